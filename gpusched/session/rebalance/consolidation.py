@@ -40,7 +40,7 @@ from gpusched.session.rebalance.consolidation_model import (
     build_consolidation_model,
     cost_lower_bound,
 )
-from gpusched.session.rebalance.movable_gangs import is_complete_and_movable
+from gpusched.session.rebalance.movable_gangs import is_complete_and_movable, may_start_again
 from gpusched.session.rebalance.room import Room, all_but, holding_back
 from gpusched.session.state.decided.moved_gangs import as_pending_gang
 from gpusched.session.state.search_records import SearchRecord
@@ -311,8 +311,12 @@ class Consolidation:
             if not held:
                 break
             other = session.statement()
-            held = self._place_gang(as_pending_gang(each.gang), other, _room_of(each, left))
-            held = held and len(other.assignments) == len(each.seats)
+            waiting = as_pending_gang(each.gang)
+            held = (
+                may_start_again(session, waiting)
+                and self._place_gang(waiting, other, _room_of(each, left))
+                and len(other.assignments) == len(each.seats)
+            )
             places.append((each, other))
             if left is not None:
                 _take_room(each, left, other.assignments)

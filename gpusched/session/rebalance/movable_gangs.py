@@ -6,6 +6,8 @@ from collections.abc import Set as AbstractSet
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.admission.queue_gate import queue_admission
+from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.preemption_plans import is_suspended_to_evict
 from gpusched.session.state.session import Session
 
@@ -43,3 +45,15 @@ def is_complete_and_movable(session: Session, gang: Gang, recent: AbstractSet[Ga
             for each in gang.placed
         )
     )
+
+
+def may_start_again(session: Session, gang: Gang) -> bool:
+    """Whether its queue, limits and budgets let a gang start anew, once its members have left by a statement.
+
+    Args:
+        session: in which it would be moved.
+        gang: as it waits for its new places.
+    """
+    if queue_admission(session, gang).refuses:
+        return False
+    return not first_refusal(session.hooks.quota_checks, gang).refuses

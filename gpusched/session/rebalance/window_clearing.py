@@ -10,7 +10,7 @@ from gpusched.session.backfill.reservation_guard import place_minimum
 from gpusched.session.framework.reasons import Reason, node_cause_text, truncate_message
 from gpusched.session.preempt.stopped_gangs import budgets_allow_leaving, stop_gang
 from gpusched.session.preempt.victims import DisruptionBudgets
-from gpusched.session.rebalance.movable_gangs import is_complete_and_movable
+from gpusched.session.rebalance.movable_gangs import is_complete_and_movable, may_start_again
 from gpusched.session.state.decided.moved_gangs import as_pending_gang
 from gpusched.session.state.nodes.windows.reserved_windows import NodeWindow
 from gpusched.session.state.session import Session
@@ -84,15 +84,19 @@ def _may_leave_now(session: Session, gang: Gang) -> bool:
 
 
 def _move_gang(session: Session, gang: Gang, each: NodeWindow) -> None:
-    """Move a whole gang to other nodes if all of it fits there; else it stays where it is."""
+    """Move a whole gang to other nodes if it may start anew and all of it fits there; else it stays where it is."""
     with session.pipelining():
         statement = session.statement()
         for member in gang.placed:
             if member.node in session.snapshot.nodes.row:
                 session.evict(statement, gang, member)
-        elsewhere = session.statement()
-        refusal = place_minimum(session, as_pending_gang(gang), elsewhere)
-        if refusal is not None or len(elsewhere.assignments) < len(gang.placed):
+        elsewhere, waiting = session.statement(), as_pending_gang(gang)
+        is_placed = (
+            may_start_again(session, waiting)
+            and place_minimum(session, waiting, elsewhere) is None
+            and len(elsewhere.assignments) == len(gang.placed)
+        )
+        if not is_placed:
             elsewhere.discard()
             statement.discard()
             return

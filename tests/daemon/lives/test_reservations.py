@@ -190,6 +190,31 @@ def test_an_announced_drain_moves_what_can_be_moved_before_it_begins(play):
     play(scenario)
 
 
+@pytest.mark.parametrize(
+    "closed", [{"stopPolicy": "Hold"}, {"budget": {"gpuHours": "10m", "period": "Month"}}]
+)
+def test_what_could_not_start_anew_is_not_moved(play, closed):
+    """Given a queue that starts nothing more, then what runs in it goes on until the window begins."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        queue(w, "held")
+        w.daemon()
+        gang(w, "sweep", queue="held")
+        await w.until(lambda: nodes_of(w, "sweep") == ["node-0"])
+        w.node("node-1")
+        w.client.patch(QUEUES, None, "held", {"spec": closed})
+        begins = reserve(
+            w, "firmware", after_s=300, purpose="Maintenance", nodeNames=["node-0"],
+            moveBefore="2m",
+        )  # fmt: skip
+        await until_time(w, begins - 1)
+        assert nodes_of(w, "sweep") == ["node-0"]
+        await w.until(lambda: not nodes_of(w, "sweep"), within=10)
+
+    play(scenario)
+
+
 def test_what_finds_no_room_elsewhere_is_not_moved(play):
     """Given no other node, the gang runs until the window begins."""
 
