@@ -412,7 +412,7 @@ class ChangeSearch:
         gangs evicted before the pods of a Job are made, only those that get something are played with
         it, all of them where others get more by the change; and what is to start by free room may not need evictions after all.
         """
-        by_evictions = answer.kind is StartKind.AFTER_EVICTIONS
+        by_evictions = answer.kind is StartKind.AFTER_EVICTIONS and bool(answer.nodes)
         if self.is_exact:
             return not (by_evictions or not answer.nodes) or self._lasts(proposal, None)
         if self._is_decided_in_turn(proposal):
