@@ -99,12 +99,13 @@ class PlanExecutor:
     def _bind(self, gang: GangBind) -> None:
         world = self._world
         self._owners.pods.claims.allocate(gang)
+        plan_id = gang.plan_id
         for bind in gang.binds:
             pod, obj = world.cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
             if pod is None or obj is None:
                 raise InvariantBroken(f"pod {bind.key} was given a place and does not exist")
             world.cache.assume_binding(pod, bind.node, bind.slots)
-            notes = {"gpusched.io/fence": _FENCE, "gpusched.io/plan": gang.plan_id}
+            notes = {"gpusched.io/fence": _FENCE, "gpusched.io/plan": plan_id}
             if bind.rank >= 0:
                 notes["gpusched.io/rank"] = str(bind.rank)
             if gang.proof:

@@ -452,7 +452,7 @@ class Preemption:
         unstable = self._unstable_victim(claimant, statement)
         if unstable is not None:
             statement.discard()
-            self._chooser.exclude_gang(kind, unstable)
+            self._exclude_unstable(claimant, kind, unstable)
             self._unstable[self._serving] = unstable
             return _PreemptionResult.REFUSED
         taker = self._chain_check().gang_that_takes_over(claimant, statement) if stable else None
@@ -509,6 +509,15 @@ class Preemption:
             return None
         return self._chain_check().victim_that_evicts(claimant, statement)
 
+    def _exclude_unstable(self, claimant: Gang, kind: ClaimantClass, unstable: Gang) -> None:
+        """Choose neither the victim again nor those of its queue that would be refused as it was."""
+        victims = self._victims
+        queue = [victims.running(gang) for gang in victims.of_queue(unstable.queue)]
+        alike = self._chain_check().gangs_that_stay(claimant, [each for each in queue if each])
+        self._chooser.exclude_gangs(
+            kind, [unstable, *(gang for gang in alike if gang.key != unstable.key)]
+        )
+
     def _chain_check(self) -> ChainCheck:
         def trial(rules: VictimRules, victims: Victims, gang: Gang) -> bool:
             return self._supposing_rules(rules, victims).would_claim(gang)
@@ -542,7 +551,7 @@ class Preemption:
         allowed = allowed_victims(hooks.victim_filters, claimant, gangs, action)
         if len(allowed) < len(gangs):
             refused = next(gang for gang, other in zip_longest(gangs, allowed) if gang is not other)
-            self._chooser.exclude_gang(kind, refused)
+            self._chooser.exclude_gangs(kind, [refused])
             return False
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True

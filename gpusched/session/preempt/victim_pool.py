@@ -505,9 +505,12 @@ class VictimPool:
             for pick in picks
         ]
 
-    def exclude_gang(self, gang: Gang) -> None:
-        """A policy refuses this victim after all."""
-        self._field.drop_bundles(self._field.bundles_of(self._table.groups[gang.key]))
+    def exclude_gangs(self, gangs: Iterable[Gang]) -> None:
+        """These are no victims after all; of those that the pool does not have nothing is known."""
+        for gang in gangs:
+            group = self._table.groups.get(gang.key)
+            if group is not None:
+                self._field.drop_bundles(self._field.bundles_of(group))
 
     def exclude_queue(self, queue: str, keep: Collection[GangKey]) -> None:
         """Nothing may be taken from a queue but what these gangs lose."""

@@ -175,11 +175,11 @@ class VictimSelector:
         """Every gang of which some part may be evicted for the claimant."""
         return self._allowed_of_queues(claimant, kind, self._queues_in_order(claimant))[0]
 
-    def exclude_gang(self, kind: ClaimantClass, gang: Gang) -> None:
-        """A policy refuses this victim after all."""
-        self._excluded.setdefault(kind, _ExcludedVictims()).gangs.add(gang.key)
+    def exclude_gangs(self, kind: ClaimantClass, gangs: Sequence[Gang]) -> None:
+        """These are no victims after all."""
+        self._excluded.setdefault(kind, _ExcludedVictims()).gangs.update(gang.key for gang in gangs)
         for pool in self._victim_pools(kind):
-            pool.exclude_gang(gang)
+            pool.exclude_gangs(gangs)
 
     def cap_queue(self, kind: ClaimantClass, allowed: Sequence[VictimGroup], gang: Gang) -> None:
         """A queue gives no more than what was allowed before this victim was refused.

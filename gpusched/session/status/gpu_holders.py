@@ -49,6 +49,8 @@ class HolderRanking:
     def __init__(self) -> None:
         self._placed: Mapping[GangKey, Gang] = {}
         self._ranked: dict[str, list[tuple[int, GangKey]]] = {}
+        self._row_of: Mapping[str, int] = {}
+        self._by_row: dict[tuple[GangKey, str], Counter[int]] = {}
 
     def rank_holders(
         self, placed: Mapping[GangKey, Gang], gpu: str
@@ -69,10 +71,32 @@ class HolderRanking:
                 if (entry := _entry(placed, key, name)) is not None:
                     insort(ranked, entry)
         self._placed = placed
+        for known in [each for each in self._by_row if each[0] in changed]:
+            del self._by_row[known]
         if gpu not in self._ranked:
             found = (_entry(placed, key, gpu) for key in placed)
             self._ranked[gpu] = sorted(entry for entry in found if entry is not None)
         return self._ranked[gpu]
+
+    def amounts_by_row(self, key: GangKey, gpu: str, row_of: Mapping[str, int]) -> Counter[int]:
+        """Base units of a resource that a gang of ``rank_holders`` holds on each row, not to be changed.
+
+        Args:
+            key: the gang's.
+            gpu: the resource.
+            row_of: rows of nodes, by name; the same object as long as no node comes or goes.
+        """
+        if row_of is not self._row_of:
+            self._row_of = row_of
+            self._by_row.clear()
+        found = self._by_row.get((key, gpu))
+        if found is None:
+            found = self._by_row[key, gpu] = Counter()
+            gang = self._placed.get(key)
+            for member in gang.placed if gang is not None else ():
+                if member.node in row_of:
+                    found[row_of[member.node]] += member.pod.pod_class.requests.get(gpu)
+        return found
 
 
 def _entry(placed: Mapping[GangKey, Gang], key: GangKey, gpu: str) -> tuple[int, GangKey] | None:
@@ -122,8 +146,7 @@ class GpuHolders:
                 key: sum(rows[gpu].values()) if gpu in rows else 0
                 for key, (_, rows) in self._started.items()
             }
-            ranking = self._session.cache.kept.get_or_make(HolderRanking, HolderRanking)
-            ranked = ranking.rank_holders(placed, gpu)[: _LOOKED_AT_MAX + len(more)]
+            ranked = self._ranking.rank_holders(placed, gpu)[: _LOOKED_AT_MAX + len(more)]
             found = [each for each in ranked if each[1] not in more]
             for key, amount in more.items():
                 held = placed[key].allocated.get(gpu) if key in placed else 0
@@ -147,14 +170,12 @@ class GpuHolders:
 
     def _holding(self, key: GangKey, gpu: str) -> _Holding:
         self._session.on_gang(key)
-        row_of = self._session.snapshot.nodes.row
-        gang = self._session.snapshot.placed_gangs.get(key)
-        rows: Counter[int] = Counter()
-        for member in gang.placed if gang is not None else ():
-            if member.node in row_of:
-                rows[row_of[member.node]] += member.pod.pod_class.requests.get(gpu)
+        snapshot = self._session.snapshot
+        gang = snapshot.placed_gangs.get(key)
+        rows = self._ranking.amounts_by_row(key, gpu, snapshot.nodes.row)
         started, given = self._started.get(key, (None, {}))
-        rows.update(given.get(gpu, {}))
+        if gpu in given:
+            rows = rows + given[gpu]
         ends = FOREVER
         if gang is not None:
             ends = self._walltimes.end_of_running(gang)
@@ -162,6 +183,10 @@ class GpuHolders:
             ends = self._walltimes.end_if_started_now(started)
         over = key in self._walltimes.overruns
         return _Holding(key, rows, 0 if over or ends >= FOREVER else ends)
+
+    @cached_property
+    def _ranking(self) -> HolderRanking:
+        return self._session.cache.kept.get_or_make(HolderRanking, HolderRanking)
 
     @cached_property
     def _walltimes(self) -> Walltimes:

@@ -106,3 +106,19 @@ def test_equal_victims_are_searched_for_once(given, monkeypatch):
     high(c, gpus=2, node_selector={"kind": "a"})
     c.when.one_session()
     assert c.then.evicted() == []
+
+
+def test_many_equal_victims_that_stay_do_not_hide_the_one_that_may_leave(given):
+    """More would have others evicted than are chosen one after another; the last loses the most work."""
+    c = given
+    for number in range(12):
+        c.node(f"n{number}", gpus=2, labels={"kind": "a"})
+        runs(c, f"own{number}", f"n{number}", gpus=2, queue="owner", since=LATELY)
+    only_here = {"node_selector": {"kind": "a"}}
+    c.node("n12", gpus=2, labels={"kind": "a"})
+    runs(c, "stable", "n12", gpus=2, queue="owner", since=LATELY - 86_400, **only_here)
+    c.queue("owner", limits={"deserved": {entities.GPU: 28}})
+    runs(c.node("n13", gpus=2), "lent", "n13", gpus=2, queue="guest")
+    high(c, gpus=2, **only_here)
+    c.when.one_session()
+    assert c.then.evicted() == ["stable-0"]

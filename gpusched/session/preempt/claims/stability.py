@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack
+from itertools import islice
 from typing import Final
 
 import attrs
@@ -36,7 +37,7 @@ from gpusched.session.preempt.claims.claimants import ClaimRules, claim_rules, p
 from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
 from gpusched.session.preempt.claims.session_starts import LowestPriorities, gang_with_starts
 from gpusched.session.preempt.victim_selection import VictimRules
-from gpusched.session.preempt.victims import Victims
+from gpusched.session.preempt.victims import RunningGang, Victims
 from gpusched.session.state.decided.remade_gangs import remade_gang
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, EvictOperation, Statement
@@ -45,6 +46,8 @@ VICTIMS_ASKED_MAX: Final = 8
 """Gangs of one claim that are asked; those of lost work first would be no better than any."""
 CLASSES_ASKED_MAX: Final = 64
 """Classes of gangs that wait, of which the first is asked whether it would take over a claimant's places."""
+ALIKE_MAX: Final = 64
+"""Gangs of one queue that are compared with a victim that stays: more than it costs to choose others once are not."""
 TRIALS_MAX: Final = 64
 """Searches for victims of victims in one session: each costs about as much as a claim."""
 
@@ -110,6 +113,23 @@ class ChainCheck:
                 if evicts:
                     return each.victim
         return None
+
+    def gangs_that_stay(self, claimant: Gang, queue: Sequence[RunningGang]) -> list[Gang]:
+        """Gangs that are as a victim that stays since the last claim, so that no claim with them would be kept.
+
+        Args:
+            claimant: for which room is made.
+            queue: gangs of the victim's queue, of which the first ``ALIKE_MAX`` are compared that
+                leave as a whole or not at all.
+        """
+        found = []
+        key = placement_key(claimant)
+        whole = (each for each in queue if each.may_end and not each.surplus)
+        for running in islice(whole, ALIKE_MAX):
+            remade = remade_gang(running.gang, running.gang.placed)
+            if (key, placement_key(remade, without=Omit.LENGTH)) in self._stay:
+                found.append(running.gang)
+        return found
 
     def gang_that_takes_over(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A gang that waits and would have a claimant evicted once it is there; None when none was found.
