@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from gpusched.api.devices.slots import format_slots
-from gpusched.api.gang.charge_record import CHARGED, format_charge
+from gpusched.api.gang.charge_record import CHARGED, format_charge, parse_charge
 from gpusched.api.gang.eviction_record import GangEvictions
 from gpusched.api.gang.move_record import MOVED, format_move
 from gpusched.api.gang.turn_record import TurnRecord
-from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.meta.identity import UID, ObjectKey, parse_time
 from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.patches import evictions_patch, turn_record_patch
 from gpusched.base.errors import InvariantBroken
@@ -99,27 +99,38 @@ class PlanExecutor:
     def _bind(self, gang: GangBind) -> None:
         world = self._world
         self._owners.pods.claims.allocate(gang)
-        plan_id = gang.plan_id
+        shared = {"gpusched.io/fence": _FENCE, "gpusched.io/plan": gang.plan_id}
+        if gang.proof:
+            shared["gpusched.io/proof"] = gang.proof
+        stamp = world.stamp
+        scheduled = {"type": "PodScheduled", "status": "True", "lastTransitionTime": stamp}
+        read = {
+            "plan": shared["gpusched.io/plan"],
+            "fence": _FENCE,
+            "proof": gang.proof,
+            "scheduled": parse_time(stamp),
+        }
         for bind in gang.binds:
             pod, obj = world.cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
             if pod is None or obj is None:
                 raise InvariantBroken(f"pod {bind.key} was given a place and does not exist")
             world.cache.assume_binding(pod, bind.node, bind.slots)
-            notes = {"gpusched.io/fence": _FENCE, "gpusched.io/plan": plan_id}
+            notes = dict(shared)
             if bind.rank >= 0:
                 notes["gpusched.io/rank"] = str(bind.rank)
-            if gang.proof:
-                notes["gpusched.io/proof"] = gang.proof
             if bind.charge is not None:
                 notes[CHARGED] = format_charge(bind.charge, seal="")
             if bind.slots:
                 notes["gpusched.io/slots"] = format_slots(bind.slots)
-            scheduled = {
-                "type": "PodScheduled", "status": "True", "lastTransitionTime": world.stamp,
-            }  # fmt: skip
+            status = obj.get("status")
             obj = {**with_annotations(obj, notes), "spec": {**obj["spec"], "nodeName": bind.node}}
             obj = with_condition(with_status(obj, nominatedNodeName=None), scheduled)
-            world.objects.write(obj)
+            if status or pod.pod_class.claims or pod.pod_class.gpus != bind.slots.bit_count():
+                world.objects.write(obj)
+            else:  # nothing but the binding is read otherwise than before
+                charge = parse_charge(notes.get(CHARGED))
+                own = {"node": bind.node, "slots": bind.slots, "charge": charge}
+                world.objects.write_known(obj, **read, **own)
             self._owners.pods.bound(world.lives.pods[bind.uid], bind.node, bind.slots)
         self._placed(gang)
 
