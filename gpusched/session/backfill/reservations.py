@@ -36,7 +36,7 @@ from gpusched.session.backfill.overdue import nearest_rows
 from gpusched.session.backfill.reserved_gangs import ReservationPools, ReservedGang, StrictFifoHead
 from gpusched.session.backfill.running.release_order import FOREVER, Release
 from gpusched.session.backfill.running.releases import PreemptibleReleases, ReleaseForecast
-from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.backfill.walltimes import session_walltimes
 from gpusched.session.backfill.window_reservations import WindowReservations
 from gpusched.session.state.order.waiting_turns import WaitingTurn
 from gpusched.session.state.session import Session
@@ -59,7 +59,7 @@ class Reservations:
         self.session = session
         self.window_s = int(session.snapshot.limits.reservation_window_s)
         """Seconds from now within which starts are reserved."""
-        self.walltimes = Walltimes(session)
+        self.walltimes = session_walltimes(session)
         self.waiting: list[Gang] = []
         """Blocked gangs in queue order."""
         self.turns: dict[GangKey, WaitingTurn] = {}

@@ -131,3 +131,8 @@ class Walltimes:
     def _walltime_from(self, began: int, gang: Gang) -> int:
         length = self.seconds_of(gang)
         return FOREVER if length >= UNKNOWN_WALLTIME else began + length
+
+
+def session_walltimes(session: Session) -> Walltimes:
+    """The walltimes of the session: each gang is asked about once for all that reads them."""
+    return session.cycle_state.get_or_make(Walltimes, lambda: Walltimes(session))

@@ -18,7 +18,7 @@ from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.running.release_order import FOREVER
-from gpusched.session.backfill.walltimes import Walltimes
+from gpusched.session.backfill.walltimes import Walltimes, session_walltimes
 from gpusched.session.framework.reasons import Reason, shorten, truncate_message
 from gpusched.session.state.plan import PendingReason
 from gpusched.session.state.session import Session
@@ -190,7 +190,7 @@ class GpuHolders:
 
     @cached_property
     def _walltimes(self) -> Walltimes:
-        return Walltimes(self._session)
+        return session_walltimes(self._session)
 
 
 def with_holders(reason: PendingReason, holders: str) -> PendingReason:

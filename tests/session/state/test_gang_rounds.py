@@ -247,9 +247,27 @@ def test_a_gang_waits_for_its_turn_once(seed):
             assert len({*each.left}) == len(each.left)
 
 
+def _session_of(history, progress, changes):
+    """When another session follows, None for never, and the changes that are known then; what it decides is carried out."""
+    cache, now = history.c.cache, history.c.now
+    cache.rounds = progress.begin_session(changes, cache.rounds, now=now)
+    before, found = cache.rounds, history.decide()
+    following = progress.note_session(
+        changes, rounds=found.rounds, stays_until=found.stays_until, now=now
+    )
+    cache.rounds = before if following.rounds is None else following.rounds
+    if found.plan.has_effects:
+        history.carry_out(found)
+        return 0.0, changes + 1
+    return following.after_s, changes
+
+
 @pytest.mark.parametrize("seed", [3, 5, 11])
 def test_no_history_keeps_sessions_busy_at_one_moment(seed):
-    """Given tenants whose gangs cost more than their share, whatever happens, sessions follow each other at once only for so long."""
+    """Given tenants whose gangs cost more than their share, whatever happens, sessions follow each other at once only for so long.
+
+    And when nothing happens any more, no session follows at all.
+    """
     history = KeptHistory(seed)
     for _ in range(30):
         history.waits()
@@ -263,18 +281,16 @@ def test_no_history_keeps_sessions_busy_at_one_moment(seed):
     for _ in range(15):
         at_once, after_s = 0, 0.0
         while after_s == 0.0:
-            cache, now = history.c.cache, history.c.now
-            cache.rounds = progress.begin_session(changes, cache.rounds, now=now)
-            before, found = cache.rounds, history.decide()
-            following = progress.note_session(
-                changes, rounds=found.rounds, stays_until=found.stays_until, now=now
-            )
-            cache.rounds = before if following.rounds is None else following.rounds
-            after_s, at_once = following.after_s, at_once + 1
-            if found.plan.has_effects:
-                history.carry_out(found)
-                changes, at_once, after_s = changes + 1, 0, 0.0
+            known = changes
+            after_s, changes = _session_of(history, progress, changes)
+            at_once = at_once + 1 if changes == known else 0
             assert at_once < 100
         history.c.now += after_s or 5.0
         history.change()
         changes += 1
+    sessions = 0
+    while after_s is not None:
+        after_s, changes = _session_of(history, progress, changes)
+        history.c.now += after_s or 0.0
+        sessions += 1
+        assert sessions < 300, "it does not come to rest"

@@ -133,7 +133,7 @@ class GangSelection:
         self.work_budget = WorkBudget(work_limits(shares, self._most), most=self._most)
         for tenant in sorted(asked):
             begun = rounds.get(tenant, TenantRound(*tenant))
-            if asked[tenant] > shares[tenant] or begun.left:
+            if asked[tenant] > shares[tenant] or begun.left or begun.rests:
                 gangs = self._waiting[tenant]
                 self._backlogs[tenant] = self._build_backlog(tenant, gangs, shares[tenant], begun)
         self._kept.orders.forget_others(tuple(self._backlogs))
