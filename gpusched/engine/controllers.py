@@ -8,6 +8,7 @@ are gone for good.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import count
 from typing import Any, Final
 
 from gpusched.api.jobs.job import Job
@@ -162,12 +163,11 @@ class SimulatedControllers:
     def _pod(self, job: Job, obj: Obj, index: int) -> Obj:
         template = obj["spec"]["template"]
         metadata = template.get("metadata") or {}
-        number = self._made[job.key] = self._made.get(job.key, 0) + 1
         labels = {**(metadata.get("labels") or {}), _JOB_NAME: job.name}
-        name = f"{job.name}-{number:05d}"
+        stem = job.name
         if job.indexed:
             labels[_INDEX] = str(index)
-            name = f"{job.name}-{index}-{number:05d}"
+            stem = f"{job.name}-{index}"
         owner = {
             "apiVersion": "batch/v1", "kind": "Job", "name": job.name, "uid": job.uid,
             "controller": True,
@@ -176,7 +176,7 @@ class SimulatedControllers:
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {
-                "name": name,
+                "name": self._new_pod_name(job, stem),
                 "namespace": job.namespace,
                 "labels": labels,
                 "annotations": metadata.get("annotations") or {},
@@ -184,6 +184,17 @@ class SimulatedControllers:
             },
             "spec": template["spec"],
         }
+
+    def _new_pod_name(self, job: Job, stem: str) -> str:
+        while True:
+            number = self._made[job.key] = self._made.get(job.key, 0) + 1
+            name = f"{stem}-{number:05d}"
+            if not self._is_taken(job.namespace, name):
+                return name
+
+    def _is_taken(self, namespace: str, name: str) -> bool:
+        """Whether a pod has the name: those of the beginning may come from a simulation that names them alike."""
+        return self._world.objects.get("pods", ObjectKey(namespace, name)) is not None
 
     # -- going -------------------------------------------------------------------------------
     def _pod_entered(self, pod: LivePod) -> None:
@@ -203,13 +214,19 @@ class SimulatedControllers:
             if pod.job.identity[0] == "Job":
                 return
         if pod.again is not None and pod.end is LifeEnd.EVICTED:
-            made = _recreated_pod(dict(pod.again), len(self._world.lives.pods))
-            self._world.agenda.at(self._world.now + _REMADE_S, lambda: self._remake(made))
+            old = dict(pod.again)
+            self._world.agenda.at(self._world.now + _REMADE_S, lambda: self._remake(old))
         elif not pod.job.live and (kind != "Job" or pod.end is LifeEnd.SUCCEEDED):
             pod.job.ended, pod.job.end = self._world.now, pod.end
 
-    def _remake(self, obj: Obj) -> None:
-        self.pods.create(obj)
+    def _another_name(self, pod: ObjectKey) -> str:
+        """Name of the pod that comes in place of one that was evicted."""
+        stem = pod.name.rpartition("-")[0] or pod.name
+        names = (f"{stem}-{number:05x}" for number in count(len(self._world.lives.pods)))
+        return next(name for name in names if not self._is_taken(pod.namespace, name))
+
+    def _remake(self, old: Obj) -> None:
+        self.pods.create(_recreated_pod(old, self._another_name(key_of(old))))
 
     def _job_pod_ended(self, pod: LivePod, obj: Obj) -> None:
         world, key = self._world, key_of(obj)
@@ -257,8 +274,8 @@ def _done(obj: Obj) -> set[int]:
     return set((obj.get("status") or {}).get("completedIndexes") or ())
 
 
-def _recreated_pod(obj: Obj, number: int) -> Obj:
-    """A pod's manifest as its controller would make it anew."""
+def _recreated_pod(obj: Obj, name: str) -> Obj:
+    """A pod's manifest as its controller would make it anew, with another name."""
     metadata = obj["metadata"]
     notes = {
         name: text
@@ -267,11 +284,10 @@ def _recreated_pod(obj: Obj, number: int) -> Obj:
     }
     kept = {name: metadata[name] for name in ("namespace", "labels", "ownerReferences")
             if name in metadata}  # fmt: skip
-    stem = metadata["name"].rpartition("-")[0] or metadata["name"]
     spec = {name: value for name, value in obj["spec"].items() if name != "nodeName"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {**kept, "name": f"{stem}-{number:05x}", "annotations": notes},
+        "metadata": {**kept, "name": name, "annotations": notes},
         "spec": spec,
     }

@@ -6,7 +6,7 @@ import pytest
 
 from gpusched.advice.service.waiting_starts import play_waiting_starts
 from tests.advice.clusters import API, NOW, gang, in_namespace, node, queue, trial_of, waiting_gang
-from tests.advice.submission.manifests import job
+from tests.advice.submission.manifests import job, template
 
 HOUR_S = 3600
 WINDOW = {
@@ -15,6 +15,17 @@ WINDOW = {
         "purpose": "Maintenance", "from": "2027-01-15T08:30:00Z", "duration": "4h", "nodeNames": ["n0"],
     },
 }  # fmt: skip
+
+
+def gang_of_trainer(name, *, says, on):
+    """A gang that takes a node, whose pods a PyTorchJob makes anew."""
+    group, *pods = gang(name, 8, 1, on=[on] * 8, expectedDuration=says)
+    owner = {
+        "apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": name, "uid": f"of-{name}",
+    }  # fmt: skip
+    for pod in pods:
+        pod["metadata"]["ownerReferences"] = [{**owner, "controller": True}]
+    return [group, *pods]
 
 
 def gang_of_job(name, *, says, on=None):
@@ -96,3 +107,37 @@ def test_nothing_is_played_where_nobody_waits():
         queue("a"), node("n0"), gang("runs", 8, 1, on=["n0"] * 8, expectedDuration="1h")
     )
     assert played(trial) == {}
+
+
+def test_a_job_whose_old_pod_still_ends_makes_one_of_another_name():
+    """Given a recorded simulation, whose pods are named as the play names them, then a Job that is moved runs on.
+
+    It is evicted when a window begins, and started on the free node before its pod is gone.
+    """
+    term = template(annotations={"gpusched.io/run-for": "2h"})
+    made = in_namespace(job(1, name="keep", template_=term, completionMode="Indexed"))
+    made["metadata"]["uid"] = "job-keep"
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "keep", "uid": "job-keep"}
+    pod = {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            **term["metadata"], "name": "keep-0-00001", "namespace": "team",
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {**term["spec"], "nodeName": "n0"},
+        "status": {"phase": "Running", "startTime": "2027-01-15T08:00:00Z"},
+    }  # fmt: skip
+    window = {**WINDOW, "spec": {**WINDOW["spec"], "purpose": "Reserved", "duration": "10m"}}
+    trial = trial_of(
+        queue("a"), node("n0"), node("n1"), window, made, pod, gang("both", 16, 1, queue="a")
+    )
+    assert played(trial)["both"] == pytest.approx(2.5 * HOUR_S, abs=5)
+
+
+def test_pods_that_are_made_anew_together_have_different_names():
+    """Given a gang of a training job that is evicted for maintenance, then all of it runs again, before who waits."""
+    trial = trial_of(
+        queue("a"), node("n0"), node("n1"), WINDOW, gang_of_trainer("keep", says="2h", on="n0"),
+        gang_of_job("other", says="40m", on="n1"), gang_of_job("new", says="1h"),
+    )  # fmt: skip
+    assert played(trial)["new"] == pytest.approx((2 / 3 + 2) * HOUR_S, abs=5)
