@@ -1,7 +1,8 @@
 """The process that answers: a question a line on standard input, its answer a line on standard output.
 
 It decides one question at a time, with less time of the processor than the daemon. Who asks ends it
-by closing its input, or kills it where an answer takes too long; nothing is lost by that.
+by closing its input, or kills it where an answer takes too long; nothing is lost by that. Plays of the whole
+line take a minute and are asked of another one, so that no user's question waits for them.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ from gpusched.view.over_time.submission_view import with_limits_remark
 
 _NICE: Final = 10
 _FRESH_S: Final = 10.0
-_PLAY_MAX_S: Final = 20.0
-"""Who has not started by then is told what sessions tell: others wait for their answers meanwhile."""
+_PLAY_MAX_S: Final = 60.0
+"""Who has not started by then is told what sessions tell."""
 _QUESTION_MAX: Final = 1 << 23
 _encode = msgspec.json.Encoder().encode
 

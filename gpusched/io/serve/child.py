@@ -44,6 +44,8 @@ _SHUTDOWN_S: Final = 1.0
 _IDLE_LOOK_S: Final = 5.0
 _SAMPLE_LOOK_S: Final = 5.0
 """How late a minute's sample of queues may be."""
+_PLAY_S: Final = 120.0
+"""A play that takes longer is none: it ends by itself a minute after the cluster was read, and a session."""
 _SILENT_S: Final = 40.0
 """Longer than kept-alive connections last: what is silent for so long never asked anything."""
 CONNECTIONS_MAX: Final = 3000
@@ -106,8 +108,10 @@ async def _serve(options: ServeOptions) -> None:
         return await reviewer.access(viewer, lambda: namespaces)
 
     function, of_program = options.answering
-    process = QuestionProcess(AnsweringProgram(function, of_program), clock) if function else None
-    questions = ServedQuestions(process)
+    program = AnsweringProgram(function, of_program)
+    process = QuestionProcess(program, clock) if function else None
+    plays = QuestionProcess(program, clock, answer_s=_PLAY_S) if function else None
+    questions = ServedQuestions(process, plays)
     server = ViewServer(
         store,
         clock,
@@ -131,8 +135,8 @@ async def _serve(options: ServeOptions) -> None:
     finally:
         await listener.stop()
         await forwarder.close()
-        if process is not None:
-            await process.close()
+        for each in filter(None, (process, plays)):
+            await each.close()
         await api.close()
 
 

@@ -56,7 +56,7 @@ _RESTART_MAX_S: Final = 300.0
 _PORT_LINE_MAX: Final = 4096
 _ANSWER_MAX: Final = 1 << 26
 _PLAYED_S: Final = 150.0
-"""Longer than any answer takes, and those before it."""
+"""Longer than a play takes."""
 _log = Logger(__name__)
 
 

@@ -76,3 +76,16 @@ async def test_a_gang_of_a_namespace_that_may_not_be_seen_is_not_there():
         assert (await served.when("{}", "team", {}, EVERYTHING))["asked"] == "when"
     with pytest.raises(AccessRefused, match="gpusched advise and when do so themselves"):
         await ServedQuestions(None).advise("team", "job", "train", EVERYTHING)
+
+
+async def test_no_question_of_a_user_waits_for_a_play():
+    """Given a play that takes a minute, then questions are answered while it goes on, and its process ends with it."""
+    async with asked() as process, asked() as plays:
+        served = ServedQuestions(process, plays)
+        play = asyncio.create_task(served.play_starts())
+        for name in ("first", "second"):
+            assert (await served.advise("team", "job", name, EVERYTHING))["asked"] == "advice"
+        assert not play.done()
+        play.cancel()
+        await asyncio.gather(play, return_exceptions=True)
+        assert play.cancelled()

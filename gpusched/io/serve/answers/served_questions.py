@@ -14,11 +14,15 @@ class ServedQuestions:
     """See the module.
 
     Args:
-        process: that answers; None where nothing does.
+        process: that answers users; None where nothing does.
+        plays: that plays the line for the daemon: no user waits for it; None where nothing does.
     """
 
-    def __init__(self, process: QuestionProcess | None) -> None:
+    def __init__(
+        self, process: QuestionProcess | None, plays: QuestionProcess | None = None
+    ) -> None:
         self._process = process
+        self._plays = plays
 
     async def advise(
         self, namespace: str, kind: str, name: str, access: ViewAccess
@@ -83,13 +87,21 @@ class ServedQuestions:
         Raises:
             AccessRefused: there is no answer.
         """
-        return await self._ask({"ask": "starts"})
+        plays = _there(self._plays)
+        try:
+            return await plays.ask({"ask": "starts"})
+        finally:
+            await plays.close()  # the next play is minutes away, and of another cluster
 
     async def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        if self._process is None:
-            raise AccessRefused(
-                404,
-                "NotFound",
-                "questions are not answered here: gpusched advise and when do so themselves",
-            )
-        return await self._process.ask(question)
+        return await _there(self._process).ask(question)
+
+
+def _there(process: QuestionProcess | None) -> QuestionProcess:
+    if process is None:
+        raise AccessRefused(
+            404,
+            "NotFound",
+            "questions are not answered here: gpusched advise and when do so themselves",
+        )
+    return process
