@@ -79,13 +79,19 @@ class Reservations:
         self._reset()
 
     def _reset(self) -> None:
-        self._forecast = ReleaseForecast(self.session, self.walltimes)
+        self._known_forecast: ReleaseForecast | None = None
         self._start_cache = StartCache(self.session.cache.equivalence)
         self._pools.forget_reserved_gangs()
         self._profile: AvailabilityProfile | None = None
         self._running: dict[str, list[tuple[Gang, Release]]] = {}
         self.reserved_gangs = []
         self._strict = []
+
+    @property
+    def _forecast(self) -> ReleaseForecast:
+        if self._known_forecast is None:  # most sessions block no gang
+            self._known_forecast = ReleaseForecast(self.session, self.walltimes)
+        return self._known_forecast
 
     @property
     def profile(self) -> AvailabilityProfile:

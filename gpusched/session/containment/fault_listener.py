@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import attrs
@@ -50,6 +51,14 @@ class HookCall(NamedTuple):
     plugin: str
     hook: str
     place: str
+
+
+@lru_cache(maxsize=4096)
+def _call_of(plugin: str, hook: str, part: str) -> tuple[HookCall, bool]:
+    """The names of a callable, and whether it is asked about one object at a time."""
+    one_part = part.removesuffix(FOR_ALL).rstrip()
+    name = f"{plugin}.{hook}.{one_part}" if one_part else f"{plugin}.{hook}"
+    return HookCall(plugin, hook, name), one_part == part
 
 
 @attrs.frozen(kw_only=True)
@@ -144,18 +153,16 @@ class FaultListener:
         if listener is not None:
             raise InvariantBroken("a hook of an attempt has one listener")
         # Read from the stack, which is gone when the guard answers.
-        one_part = part.removesuffix(FOR_ALL).rstrip()
-        name = f"{plugin}.{hook}.{one_part}" if one_part else f"{plugin}.{hook}"
+        call, for_one = _call_of(plugin, hook, part)
         order = None
         if hook in ORDERING_HOOKS:
-            if name in self._unordered:
+            if call.place in self._unordered:
                 return cast("Callable[P, R]", lambda *_args, **_named: ())
-            order = self._orders[name] = _OrderRecord()
+            order = self._orders[call.place] = _OrderRecord()
         ours = plugin in self._ours
         if ours or order is not None:
             # Of a callable for a list each of it is asked about next, and the fault is heard there.
-            heard = ours and one_part == part
-            listener = _Listener(self, HookCall(plugin, hook, name), ours, heard, order)
+            listener = _Listener(self, call, ours, ours and for_one, order)
         return self._guard.wrap_hook(plugin, hook, fn, fallback, part=part, listener=listener)
 
     def failing_orders(self) -> tuple[FailingOrder, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
 
 import attrs
@@ -20,6 +20,7 @@ from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.allocate.sub_groups import complete_pod_groups
 from gpusched.session.preempt.claims.session_starts import (
+    PlacedGangs,
     StartingGang,
     gang_with_starts,
     nominated_places,
@@ -132,7 +133,7 @@ class Victims:
         """Whether only gangs that were given places in this session are looked at."""
         self._queues: dict[str, list[Gang]] = {}
         """Gangs by key, of queues that were asked for."""
-        self._placed: Mapping[str, Mapping[GangKey, Gang]] = {}
+        self._placed = PlacedGangs()
         self._starting: dict[str, dict[GangKey, StartingGang]] = {}
         self._lowest: dict[str, int] = {}
         self._nominated: Collection[GangKey] = ()
@@ -163,12 +164,12 @@ class Victims:
         session = self._session
         if not self.only_starts:
             placed = session_placed_gangs(session)
-            self._placed, self._lowest = placed.by_queue, dict(placed.lowest)
+            self._placed, self._lowest = placed, dict(placed.lowest)
         starts = session.hooks.stable.starts
         found = [
             each
             for each in started_places(session)
-            if starts or each.gang.key in self._placed.get(each.gang.queue, ())
+            if starts or self._placed.includes_gang(each.gang)
         ]
         later = nominated_places(session) if nominated else []
         self._nominated = {each.gang.key for each in later}
@@ -189,7 +190,7 @@ class Victims:
         """Preemptible gangs that run in a queue, by key."""
         known = self._queues.get(queue)
         if known is None:
-            gangs = dict(self._placed.get(queue, {}))
+            gangs = dict(self._placed.of_queue(queue))
             starting = self._starting.get(queue, {})
             for key, each in starting.items():
                 gangs[key] = gang_with_starts(self._session, each.gang, each.places)

@@ -377,13 +377,11 @@ class QueueDemand:
         Our own pods' use counts in: it is what is divided.
         """
         nodes, facts = self._snapshot.nodes, self._facts
-        offered, others = facts.offered, exact_sums(nodes.foreign[facts.usable])
-        amounts = Resources.of(
-            {
-                name: max(0, offered[column] - others[column])
-                for name, column in nodes.columns.items()
-            }
-        )
+        offered = facts.offered
+        if nodes.foreign.any():
+            others = exact_sums(nodes.foreign[facts.usable])
+            offered = [max(0, all_of - held) for all_of, held in zip(offered, others, strict=True)]
+        amounts = Resources.of({name: offered[column] for name, column in nodes.columns.items()})
         amounts = amounts.plus(self._snapshot.devices_on(facts.usable_nodes, several=True))
         if self._pools is None:
             return amounts

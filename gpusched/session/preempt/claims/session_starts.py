@@ -32,34 +32,54 @@ class PlacedGangs:
     """Gangs of the snapshot that run and may lose members, kept between sessions.
 
     Attributes:
-        by_queue: gangs of each queue that has any, by key, sorted.
         lowest: the lowest priority among them, by queue, sorted.
     """
 
     def __init__(self) -> None:
         self._placed: Mapping[GangKey, Gang] = {}
-        self.by_queue: dict[str, dict[GangKey, Gang]] = {}
+        self._by_queue: dict[str, dict[GangKey, Gang]] = {}
+        self._sorted: set[str] = set()
+        """Queues whose gangs are sorted by key: few sessions ask for them."""
+        self._priorities: dict[str, Counter[int]] = {}
         self.lowest: dict[str, int] = {}
+
+    def of_queue(self, queue: str) -> Mapping[GangKey, Gang]:
+        """Those of a queue, by key, sorted."""
+        gangs = self._by_queue.get(queue, {})
+        if gangs and queue not in self._sorted:
+            gangs = self._by_queue[queue] = dict(sorted(gangs.items()))
+            self._sorted.add(queue)
+        return gangs
+
+    def includes_gang(self, gang: Gang) -> bool:
+        """Whether a gang is one of them."""
+        return gang.key in self._by_queue.get(gang.queue, ())
 
     def follow(self, placed: Mapping[GangKey, Gang]) -> None:
         """Take in what changed since the last session."""
         changed = changed_keys(self._placed, placed)
-        queues = {self._placed[key].queue for key in changed if key in self._placed}
+        queues = set()
         for key in changed:
             known, gang = self._placed.get(key), placed.get(key)
             if known is not None and _may_lose_members(known):
-                del self.by_queue[known.queue][key]
+                del self._by_queue[known.queue][key]
+                self._priorities[known.queue][known.priority] -= 1
+                queues.add(known.queue)
             if gang is not None and _may_lose_members(gang):
-                self.by_queue.setdefault(gang.queue, {})[key] = gang
+                self._by_queue.setdefault(gang.queue, {})[key] = gang
+                self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
                 queues.add(gang.queue)
         self._placed = placed
+        self._sorted -= queues
         for queue in queues:
-            gangs = self.by_queue.pop(queue, None)
             self.lowest.pop(queue, None)
-            if gangs:
-                self.by_queue[queue] = dict(sorted(gangs.items()))
-                self.lowest[queue] = min(gang.priority for gang in gangs.values())
-        self.lowest = dict(sorted(self.lowest.items()))
+            left = self._priorities[queue] = +self._priorities[queue]
+            if left:
+                self.lowest[queue] = min(left)
+            else:
+                del self._by_queue[queue], self._priorities[queue]
+        if queues:
+            self.lowest = dict(sorted(self.lowest.items()))
 
 
 def _may_lose_members(gang: Gang) -> bool:
@@ -136,7 +156,7 @@ class LowestPriorities:
             self._lowest = dict(placed.lowest)
             starts = session.hooks.stable.starts
             for each in started_places(session):
-                if starts or each.gang.key in placed.by_queue.get(each.gang.queue, ()):
+                if starts or placed.includes_gang(each.gang):
                     note_priority(self._lowest, each.gang)
         for gang in session.placements.nominated_after(self._seen):
             self._seen += 1
