@@ -30,6 +30,7 @@ Manifests: TypeAlias = "str | Path | Mapping[str, Any] | Sequence[Mapping[str, A
 """A file by its path, YAML or JSON as text, or manifests as Python has them."""
 _LEASE_NAMESPACE: Final = "gpusched-system"
 _LEASE: Final = "gpusched"
+_WANTED: Final = "manifests are the name of a file, YAML or JSON as text, or dictionaries"
 
 
 class Client:
@@ -92,12 +93,12 @@ class Client:
         manifests: Manifests,
         *,
         namespace: str = "",
-        queue: Sequence[str] = (),
-        members: Sequence[int] = (),
-        level: Sequence[str] = (),
-        gpus: Sequence[str] = (),
+        queue: str | Sequence[str] = (),
+        members: int | Sequence[int] = (),
+        level: str | Sequence[str] = (),
+        gpus: str | Sequence[str] = (),
     ) -> SubmissionVariantsView:
-        """The same of all combinations of options, the best first.
+        """The same of all combinations of options, the best first; an option is one value or several.
 
         Args:
             manifests: that would be submitted.
@@ -114,7 +115,8 @@ class Client:
         raw = manifest_bytes(manifests)
         space = namespace or self.namespace
         options = {"queue": queue, "members": members, "level": level, "gpus": gpus}
-        varied = {name: ",".join(map(str, values)) for name, values in options.items() if values}
+        written = {name: _values(values) for name, values in options.items()}
+        varied = {name: values for name, values in written.items() if values}
         if not varied:
             raise UsageError("name what is varied: queue, members, level or gpus")
         return self._answered(lambda view: view.when_variants(raw, space, varied))
@@ -181,9 +183,9 @@ def manifest_bytes(manifests: Manifests) -> bytes:
     """Manifests as a request has them.
 
     Raises:
-        UsageError: the file cannot be read.
+        UsageError: the file cannot be read, or they are nothing that can be sent.
     """
-    if isinstance(manifests, str) and "\n" in manifests:
+    if isinstance(manifests, str) and _is_text(manifests):
         return manifests.encode()
     if isinstance(manifests, str | Path):
         try:
@@ -191,4 +193,19 @@ def manifest_bytes(manifests: Manifests) -> bytes:
         except OSError as error:
             raise UsageError(f"{manifests}: cannot be read: {error.strerror or error}") from error
     several = [manifests] if isinstance(manifests, Mapping) else manifests
-    return "\n---\n".join(json.dumps(each) for each in several).encode()
+    try:
+        return "\n---\n".join(json.dumps(each) for each in several).encode()
+    except TypeError as error:
+        raise UsageError(f"{_WANTED}: {error}") from error
+
+
+def _is_text(manifests: str) -> bool:
+    """Whether it holds manifests, and is not the name of a file."""
+    if not manifests.strip():
+        raise UsageError(f"{_WANTED}: there is nothing")
+    return "\n" in manifests or manifests.lstrip()[0] in "{["
+
+
+def _values(given: str | int | Sequence[str] | Sequence[int]) -> str:
+    """Values of an option with commas; one alone needs no list."""
+    return str(given) if isinstance(given, str | int) else ",".join(map(str, given))

@@ -257,20 +257,27 @@ class TrialCluster:
         """A gang that waits or runs; None where there is none of that name."""
         return next((each for each in self.take_snapshot().gangs if each.key == key), None)
 
-    def learned_lengths(self) -> dict[GangKey, int]:
-        """Seconds that gangs run which announce nothing, as runs of others or a policy tell it."""
-        snapshot, policy = self.take_snapshot(), self._policy
+    @contextmanager
+    def opened_session(self) -> Iterator[Session]:
+        """A session on the cluster as it is now, in which nothing was decided, for as long as the context lasts."""
         self._guard.begin_session()
         session = Session(
-            snapshot, policy.plugins, policy.capabilities, guard=self._guard,
+            self.take_snapshot(), self._policy.plugins, self._policy.capabilities, guard=self._guard,
             session_cache=SessionCache(), placement=self.config.placement,
         )  # fmt: skip
-        walltimes, found = Walltimes(session), {}
-        for gang in (*snapshot.placed_gangs.values(), *snapshot.gangs):
-            is_learned = walltimes.source_of(gang) is StartKnownBy.LEARNED
-            if is_learned and walltimes.end_if_started_now(gang) < FOREVER:
-                found[gang.key] = walltimes.seconds_of(gang)
-        session.dissolve()
+        try:
+            yield session
+        finally:
+            session.dissolve()
+
+    def learned_lengths(self) -> dict[GangKey, int]:
+        """Seconds that gangs run which announce nothing, as runs of others or a policy tell it."""
+        with self.opened_session() as session:
+            walltimes, found = Walltimes(session), {}
+            for gang in (*session.snapshot.placed_gangs.values(), *session.snapshot.gangs):
+                is_learned = walltimes.source_of(gang) is StartKnownBy.LEARNED
+                if is_learned and walltimes.end_if_started_now(gang) < FOREVER:
+                    found[gang.key] = walltimes.seconds_of(gang)
         return found
 
     @contextmanager

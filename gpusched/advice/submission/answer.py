@@ -10,6 +10,7 @@ import attrs
 
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.contradiction import find_contradiction
+from gpusched.advice.kept_nodes import FoundStart, kept_node_remarks
 from gpusched.advice.proposals.proposal import Family, Suggestion
 from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
@@ -123,7 +124,7 @@ class SubmissionAnswer:
         as_of: the moment of the cluster, seconds since the Unix epoch.
         gangs: in the order of the documents.
         refused: documents of which nothing would come to be.
-        remarks: what was not looked at, one sentence each.
+        remarks: what was not looked at, and who does not stay where it starts, one sentence each.
         decisions: sessions that were run for the answer.
     """
 
@@ -166,7 +167,9 @@ def answer_submission(
     with submitted(trial, workloads):
         rejected = trial.objects.rejected[seen:]
         del trial.objects.rejected[seen:]
-        gangs = _SubmissionTrial(trial, workloads).gangs(better=better)
+        asked = _SubmissionTrial(trial, workloads)
+        gangs = asked.gangs(better=better)
+        kept = kept_node_remarks(trial, asked.starts)
     found = list(_rejected_documents(rejected, workloads))
     titles = {each.title for each in (*refused, *found)}
     gangs = tuple(each for each in gangs if each.title not in titles)
@@ -174,7 +177,7 @@ def answer_submission(
         as_of=trial.now,
         gangs=gangs,
         refused=(*expanded.refused, *refused, *found),
-        remarks=tuple(remark for each in workloads for remark in _remarks(each, gangs)),
+        remarks=(*(remark for each in workloads for remark in _remarks(each, gangs)), *kept),
         decisions=trial.decisions - before,
     )
 
@@ -251,6 +254,8 @@ class _SubmissionTrial:
         self._workloads = workloads
         self._snapshot = trial.take_snapshot()
         self._advised = 0
+        self.starts: list[FoundStart] = []
+        """Starts that were found, with the gangs' nodes."""
 
     def gangs(self, *, better: bool) -> tuple[SubmittedGang, ...]:
         """An answer for each gang, for a workload whose pods are gangs of their own one for all of them."""
@@ -279,6 +284,14 @@ class _SubmissionTrial:
                 number: self._with_played_start(each, played.workloads[number], played)
                 for number, each in by_workload.items()
             }
+        self.starts = [
+            self._found_start(each, gang)
+            for each, gang in (
+                *zip(first, keys.values(), strict=True),
+                *((each, lone[number][-1]) for number, each in by_workload.items()),
+            )
+            if each.shares
+        ]
         first = [
             self._with_advice(each, keys[key], better=better)
             for each, key in zip(first, keys, strict=True)
@@ -294,6 +307,10 @@ class _SubmissionTrial:
                 ordered.append(by_workload[number])
             ordered += [next(found) for _ in gangs]
         return tuple(ordered)
+
+    def _found_start(self, found: SubmittedGang, gang: Gang) -> FoundStart:
+        nodes = tuple(each.name for each in found.shares)
+        return FoundStart(found.title, gang, nodes, found.start.at or self._trial.now)
 
     def _own_gangs(self) -> tuple[list[list[Gang]], dict[int, list[Gang]]]:
         """By workload, gangs that start as a whole; and those of single pods where it makes several."""

@@ -56,7 +56,7 @@ class SubmissionView(ViewPart, frozen=True, kw_only=True):
     Attributes:
         as_of: the moment of the cluster that it is about.
         starts: whether all of it starts at some time, as far as is known.
-        remarks: what was not looked at, one sentence each.
+        remarks: what was not looked at, and who does not stay where it starts, one sentence each.
         decisions: sessions that were run for the answer.
     """
 

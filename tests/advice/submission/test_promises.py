@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gpusched.advice.start_answer import StartKind
-from tests.advice.clusters import NOW, gang, node, queue, trial_of
+from tests.advice.clusters import API, NOW, gang, node, queue, trial_of
 from tests.advice.submission.manifests import ask, group, job, only_gang, template
 from tests.advice.submission.promises import keep_promise, situations_of
 
@@ -44,6 +44,37 @@ def test_room_of_a_gang_that_is_late_is_no_start_now():
     assert found.start.kind is StartKind.EXPECTED
     assert 50 <= found.start.at - trial.now <= 70
     assert "8 pods that are over their time are taken to end within a minute" in found.known_by
+
+
+def window(**spec):
+    """A Reservation of the node half an hour after ``NOW``, which moves nothing before."""
+    return {
+        "apiVersion": API, "kind": "Reservation", "metadata": {"name": "course"},
+        "spec": {"from": "2027-01-15T08:30:00Z", "duration": "1h", "nodeNames": ["n0"], **spec},
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("says", "runs", "spec", "is_told"),
+    [
+        ("1h", "", {}, True),
+        ("20m", "", {}, False),
+        ("20m", "15m", {}, True),
+        ("1h", "", {"queues": ["a"]}, False),
+        ("", "", {"recurring": {"every": "24h"}}, True),
+    ],
+)
+def test_who_would_be_evicted_for_a_window_is_told_so(says, runs, spec, is_told):
+    """Given a node that is kept from 08:30 on, then a gang is told that it does not stay, unless it ends before or may."""
+    before = gang("runs", 8, 1, on=["n0"] * 8, expectedDuration=runs) if runs else []
+    trial = trial_of(queue("a"), node("n0"), window(**spec), before)
+    answer = ask(trial, *submission(**({"expectedDuration": says} if says else {})), better=False)
+    assert only_gang(answer).start.kind is (StartKind.EXPECTED if runs else StartKind.NOW)
+    told = (
+        "PodGroup team/new: n0 is kept by Reservation course from 2027-01-15T08:30:00Z on: "
+        "it is evicted then if it still runs"
+    )
+    assert answer.remarks == ((told,) if is_told else ())
 
 
 def test_an_announced_time_counts_from_the_start_of_the_pod_and_not_from_its_binding():

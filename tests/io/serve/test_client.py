@@ -105,5 +105,19 @@ def test_manifests_are_a_file_a_text_or_values(tmp_path):
     file.write_text("kind: Job\n")
     assert manifest_bytes(file) == manifest_bytes(str(file)) == manifest_bytes("kind: Job\n")
     assert manifest_bytes([{"a": 1}, {"b": 2}]) == b'{"a": 1}\n---\n{"b": 2}'
+    assert manifest_bytes('{"kind": "Job"}') == b'{"kind": "Job"}'
     with pytest.raises(UsageError, match="No such file or directory"):
         manifest_bytes("gone.yaml")
+
+
+@pytest.mark.parametrize("nothing", ["", " \n", None, 5, {"at": object()}, [{"at": {1, 2}}]])
+def test_what_are_no_manifests_is_refused_with_what_they_are(nothing):
+    with pytest.raises(UsageError, match="manifests are the name of a file, YAML or JSON as text"):
+        manifest_bytes(nothing)
+
+
+def test_one_value_of_an_option_needs_no_list(served):
+    client, asked, answers = served
+    answers["/v1/when"] = (200, {"asOf": "2027-01-15T08:00:00Z", "variants": []})
+    client.when_variants({"kind": "Pod"}, queue="prod", members=0)
+    assert asked[0][1] == "/v1/when?namespace=team&queue=prod&members=0"
