@@ -15,6 +15,7 @@ from gpusched.api.policy.reservation_wire import WireReservation
 from gpusched.base.time_zones import find_time_zone
 from gpusched.cache.verify.placements import recheck_placements
 from gpusched.io.cycle import session_cycle
+from tests.daemon.sentences.explained import explained, facts
 
 RESERVATIONS = "reservations.scheduling.gpusched.io"
 GROUPS = "podgroups.scheduling.gpusched.io"
@@ -211,6 +212,39 @@ def test_what_could_not_start_anew_is_not_moved(play, closed):
         await until_time(w, begins - 1)
         assert nodes_of(w, "sweep") == ["node-0"]
         await w.until(lambda: not nodes_of(w, "sweep"), within=10)
+
+    play(scenario)
+
+
+def test_who_runs_into_a_window_is_told_by_explain(play):
+    """Given nodes that are kept ahead, then gangs there are told until when they may stay, but those that may or end before."""
+
+    async def scenario(w):
+        await w.start(nodes=3)
+        queue(w, "school")
+        queue(w, "course", parent="school")
+        w.daemon()
+        gang(w, "long")
+        gang(w, "mine", queue="course")
+        gang(w, "short", expectedDuration="5m")
+        await w.until(lambda: all(nodes_of(w, name) for name in ("long", "mine", "short")))
+        begins = reserve(
+            w,
+            "lecture",
+            after_s=600,
+            nodeNames=["node-0", "node-1", "node-2"],
+            queues=["school"],
+            moveBefore="1m",
+        )
+        await w.until(lambda: status(w, "lecture").get("phase") == "Announced")
+        (node,) = nodes_of(w, "long")
+        told = (
+            f"{node} is kept by Reservation lecture from {format_time(begins)} on: "
+            "it may be moved before, or evicted then if it still runs"
+        )
+        assert facts(await explained(w, "podgroup", "long"), "until") == [told]
+        for name in ("mine", "short"):
+            assert facts(await explained(w, "podgroup", name), "until") == []
 
     play(scenario)
 

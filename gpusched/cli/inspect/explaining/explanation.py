@@ -53,6 +53,7 @@ class GangObjects:
         claims: of members for devices, see ``device_story.describe_claims``.
         served: names of the schedulers that the daemon's configuration serves.
         gangs: of the view; none for what the daemon does not know or believe.
+        kept: windows of Reservations into which it runs, one sentence each.
         refused: events which tell that members could not be created.
         leader: whether a daemon leads; empty where that may not be read.
         notes: where the view was read from, if not from the daemon.
@@ -69,6 +70,7 @@ class GangObjects:
     claims: tuple[dict[str, Any], ...] = ()
     served: tuple[str, ...] = tuple(sorted(DEFAULT.scheduler_names))
     gangs: tuple[GangStory, ...] = ()
+    kept: tuple[str, ...] = ()
     refused: tuple[dict[str, Any], ...] = ()
     leader: str = ""
     notes: tuple[str, ...] = ()
@@ -128,6 +130,7 @@ def explain_gang(evidence: GangObjects) -> dict[str, Any]:
         "conditions": conditions,
         "pendingPods": waiting,
         "promised": _promised(evidence),
+        "keptNodes": list(evidence.kept),
         "proofs": _proofs(evidence),
         "leaving": _leaving(evidence),
         "claims": list(evidence.claims),

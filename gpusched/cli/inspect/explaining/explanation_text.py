@@ -45,6 +45,7 @@ def render_explanation(story: dict[str, Any]) -> str:
     facts += [("place", place) for place in describe_places(story["gangs"])]
     facts += [("held", held) for held in _promised_lines(story["promised"])]
     facts += [("on", place) for place in name_places(story["gangs"])]
+    facts += [("until", text) for text in story["keptNodes"]]
     facts += [("places", proof) for proof in _proof_texts(story["proofs"])]
     reasons = [*_reasons(story), *filter(None, (story["refusedPods"],))]
     facts += [("why", why) for why in reasons]

@@ -23,6 +23,7 @@ from gpusched.cli.inspect.explaining.group_tree import (
     read_groups,
     tree_of,
 )
+from gpusched.cli.inspect.explaining.kept_nodes import read_kept_nodes
 from gpusched.cli.inspect.explaining.owners import gang_key_of_pod
 from gpusched.cli.inspect.explaining.place_in_order import missing_order_notes
 from gpusched.cli.inspect.explaining.refused_pods import read_refused_pods
@@ -88,6 +89,7 @@ async def gather_objects(
         pods=subject.pods,
         events=tuple(await _events(api, subject)),
         tree=tuple(tree),
+        kept=await read_kept_nodes(api, gangs),
         now=now,
     )
     suspended = value_at(subject.owner, "spec", "suspend") is True
