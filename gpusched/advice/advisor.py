@@ -11,6 +11,7 @@ import attrs
 
 from gpusched.advice.contradiction import Contradiction, find_contradiction
 from gpusched.advice.forbidden_search import ForbiddenSearch
+from gpusched.advice.proposals.allowances import AllowanceProposals
 from gpusched.advice.proposals.cluster_proposals import ClusterProposals
 from gpusched.advice.proposals.forbidden_evictions import EvictionRule, ForbiddenEvictions
 from gpusched.advice.proposals.in_the_way import what_is_in_the_way
@@ -129,6 +130,7 @@ class _Advisor:
         self._gang = gang
         self._own = OwnProposals(trial, gang, find_workload(trial, gang), snapshot)
         self._around = ClusterProposals(trial, gang, snapshot)
+        self._allowances = AllowanceProposals(trial, gang, snapshot)
         self._barriers = ForbiddenEvictions(trial, gang, snapshot, self._own)
         self._search = search
         self._waits_for: list[Gang] = []
@@ -268,6 +270,16 @@ class _Advisor:
                 found = self._smallest_raise(fields, evict=evict)
                 if found is not None:
                     return found
+        return self._raised_allowances() if self._allowances.refuse else None
+
+    def _raised_allowances(self) -> Suggestion | None:
+        """Limits of its user and groups, and used budgets, raised no further than they must be."""
+        propose = self._allowances.raised
+        for evict in (False, True):
+            if self._search.starts_alone(propose(1), evict=evict):
+                return self._search.enough_beside_others(
+                    propose, least=1, most=_STEPS_MAX, evict=evict
+                )
         return None
 
     def _amounts_needed(self) -> Iterator[Resources]:

@@ -77,6 +77,16 @@ def test_a_suspended_job_is_told_when_it_is_started():
     assert played(trial)["new"] == pytest.approx(HOUR_S, abs=5)
 
 
+def test_what_fake_nodes_know_is_not_known():
+    """Given pods that fake nodes run for half an hour, of which nobody announces it, then no start is told."""
+    trial = trial_of(
+        queue("a"), node("n0"), gang("runs", 8, 1, on=["n0"] * 8, run_for="30m"),
+        in_namespace(job(1, template_=template(annotations={"gpusched.io/run-for": "5m"}))),
+        gang("last", 8, 1, queue="a"),
+    )  # fmt: skip
+    assert {*played(trial).values()} == {None}
+
+
 def test_who_does_not_start_is_told_nothing_and_known_to_have_waited():
     """Given a gang that announces no end, then the one behind it starts never in the play; one that runs is not told of."""
     trial = trial_of(
@@ -114,7 +124,7 @@ def test_a_job_whose_old_pod_still_ends_makes_one_of_another_name():
 
     It is evicted when a window begins, and started on the free node before its pod is gone.
     """
-    term = template(annotations={"gpusched.io/run-for": "2h"})
+    term = template(annotations={"gpusched.io/expected-duration": "2h"})
     made = in_namespace(job(1, name="keep", template_=term, completionMode="Indexed"))
     made["metadata"]["uid"] = "job-keep"
     owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "keep", "uid": "job-keep"}

@@ -20,6 +20,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.engine.from_snapshot import SimulationStart, start_from_snapshot
 from gpusched.engine.objects import Obj, key_of
 from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
+from gpusched.engine.world import RUN_FOR
 from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.io.watch.informers import KINDS
 from gpusched.session.decide import Decision
@@ -172,19 +173,22 @@ class _StartWatch:
 
 
 def objects_that_end(
-    trial: TrialCluster, mine: Container[str] = ()
+    trial: TrialCluster, mine: Container[str] = (), *, announced_only: bool = False
 ) -> tuple[tuple[Obj, ...], tuple[Obj, ...], SimulationStart]:
     """Objects of the cluster and those that were submitted, in an order in which they can be applied.
 
     Args:
         trial: the cluster, whose pods say afterwards how long they run, as far as that is known.
         mine: UID of each object that was submitted.
+        announced_only: whether what tells fake nodes how long to run pods is not known.
     """
     ordered = [
         *trial.objects.others(),
         *(obj for plural in KINDS if plural != "pods" for obj in trial.objects.all(plural)),
         *trial.objects.all("pods"),
     ]
+    if announced_only:
+        ordered = [_without_fake_time(obj) for obj in ordered]
     file = SnapshotFile(
         path="", taken_at=trial.now, server="", recorder="", objects={"all": tuple(ordered)}
     )
@@ -197,6 +201,22 @@ def objects_that_end(
         elif not (obj["kind"] == "Pod" and controller_uid(obj, _JOBS)):
             after.append(obj)  # pods of Jobs are made when the Job comes
     return tuple(before), tuple(after), start
+
+
+def _without_fake_time(obj: Obj) -> Obj:
+    """The object without the time for which fake nodes run it, or the pods that it makes."""
+    if obj.get("kind") == "Job":
+        template = obj["spec"]["template"]
+        return {
+            **obj,
+            "spec": {**obj["spec"], "template": _without_fake_time(template)},
+        }
+    metadata = obj.get("metadata") or {}
+    notes = metadata.get("annotations") or {}
+    if RUN_FOR not in notes:
+        return obj
+    kept = {name: value for name, value in notes.items() if name != RUN_FOR}
+    return {**obj, "metadata": {**metadata, "annotations": kept}}
 
 
 class _GangLengths:
