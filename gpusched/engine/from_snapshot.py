@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import attrs
@@ -17,6 +17,8 @@ from gpusched.session.backfill.walltimes import end_when_late_s
 _EXPECTED: Final = ("expectedDuration", "gpusched.io/expected-duration")
 _GROUP: Final = "gpusched.io/pod-group"
 _DEADLINE: Final = "activeDeadlineSeconds"
+_ENDED: Final = ("Succeeded", "Failed")
+_JOB_ENDS: Final = ("Complete", "Failed")
 
 
 @attrs.frozen(kw_only=True)
@@ -55,7 +57,7 @@ def start_from_snapshot(
 
     Pods run for the time that their own, their Job's or their group's expected duration tells; others for
     what is guessed, until their deadline, or as long as the simulation is told to assume. What runs twice its
-    time is not believed, as in a session. Pods that have ended are left out.
+    time is not believed, as in a session. Pods that have ended are left out, and PodGroups whose work is done.
 
     Args:
         snapshot: of the cluster.
@@ -64,6 +66,7 @@ def start_from_snapshot(
         deadlines: whether what nothing else is known of ends at its deadline.
     """
     lengths = _RunLengths(snapshot, announce, deadlines=deadlines)
+    in_use = {group for obj in snapshot for group in _groups_of(obj)}
     objects: list[Obj] = []
     told = guessed = untold = late = 0
     for obj in snapshot:
@@ -72,9 +75,10 @@ def start_from_snapshot(
             objects.append(_job_that_lasts(obj, length) if length else obj)
             continue
         if obj.get("kind") != "Pod":
-            objects.append(obj)
+            if not _is_done_group(obj) or _name(obj) in in_use:
+                objects.append(obj)
             continue
-        if _status(obj).get("phase") in ("Succeeded", "Failed"):
+        if _status(obj).get("phase") in _ENDED:
             continue
         runs = bool(_spec(obj).get("nodeName"))
         announced, is_late = lengths.announced_of_pod(obj, now=snapshot.taken_at)
@@ -98,6 +102,27 @@ def start_from_snapshot(
         objects=tuple(objects), epoch=snapshot.taken_at, remarks=tuple(remarks), told=told,
         guessed=guessed, untold=untold, late=late,
     )  # fmt: skip
+
+
+def _is_done_group(obj: Obj) -> bool:
+    """Whether it is a PodGroup of ours whose members have ended: nobody waits for another start of it."""
+    ours = str(obj.get("apiVersion")).startswith("scheduling.gpusched.io/")
+    return ours and obj.get("kind") == "PodGroup" and _status(obj).get("phase") == "Completed"
+
+
+def _groups_of(obj: Obj) -> Iterator[tuple[str, str]]:
+    """Namespace and name of each PodGroup that a pod names which has not ended, or one that a Job will make."""
+    pods: list[Obj] = []
+    if obj.get("kind") == "Pod" and _status(obj).get("phase") not in _ENDED:
+        pods = [obj]
+    elif obj.get("kind") == "Job":
+        ends = _status(obj).get("conditions") or ()
+        if not any(each.get("type") in _JOB_ENDS and each.get("status") == "True" for each in ends):
+            pods = [{"metadata": {}, **(_spec(obj).get("template") or {})}]
+    for pod in pods:
+        name = _labels(pod).get(_GROUP) or _notes(pod).get(_GROUP)
+        if name:
+            yield _name(obj)[0], str(name)
 
 
 class _RunLengths:

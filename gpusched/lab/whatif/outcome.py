@@ -161,13 +161,13 @@ def _rows(pair: _Pair, asked: _Pair) -> Iterator[OutcomeRow]:
 
 
 def _waiting_at_end(record: RunRecord) -> list[JobLife]:
-    """Jobs that have fewer pods than they need when the play ends, those that were evicted among them."""
+    """Jobs that have not started when the play ends, or have lost their places and have no other ones."""
     pods = over_time.pods_of(record)
     spans = (over_time.wait_spans(job, pods.get(job.key, ()), record) for job in record.jobs)
     return [
         job
         for job, waits in zip(record.jobs, spans, strict=True)
-        if waits and waits[-1][1] == record.seconds and job.ended is None
+        if job.ended is None and (job.started is None or (waits and waits[-1][1] == record.seconds))
     ]
 
 

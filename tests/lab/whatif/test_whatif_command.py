@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpusched.cli.main import main
-from tests.advice.clusters import write_file
+from tests.advice.clusters import gang, write_file
 from tests.lab.whatif.cases import answer_of, example_objects, write_example
 
 DOCUMENT = Path(__file__).parents[3] / "docs/what-if.md"
@@ -82,6 +82,32 @@ def test_gangs_that_find_no_place_again_wait_at_the_end(example, capsys):
     assert figures["gangs that wait at the end"] == (0, 1)
     lost = "worse for queue research: gangs lose their places and still wait at the end: team/eval"
     assert lost in told["sentences"]
+
+
+@pytest.mark.parametrize(("phase", "waiting"), [("Completed", 0), ("Pending", 1)])
+def test_groups_whose_work_is_done_do_not_wait(example, capsys, phase, waiting):
+    """Given PodGroups that stay when their pods have ended, then those count alone that have not run."""
+    objects = [*example_objects(), *gang("past", 1, 8, queue="prod")]
+    group, pod = objects[-2:]
+    group["status"], pod["status"] = {"phase": phase}, {"phase": "Succeeded"}
+    write_file(Path("past.json"), objects)
+    words = ["--snapshot", "past.json", "--set", "queue/prod.weight=2", "-o", "json"]
+    assert main(["what-if", *words]) == 0
+    told = answer_of(capsys)
+    figures = {row["name"]: (row["asItIs"], row["changed"]) for row in told["figures"]}
+    assert figures["gangs that wait at the end"] == (waiting, waiting)
+    assert (figures["wait, longest"][0] == 24 * 3600) == bool(waiting)
+
+
+def test_a_group_that_is_done_and_used_again_waits_again(example, capsys):
+    """Given a Job for a PodGroup whose members had ended, then its start is looked for."""
+    objects = [*example_objects(), *gang("past", 1, 8, queue="prod")]
+    objects[-2]["status"] = {"phase": "Completed"}
+    write_file(Path("past.json"), objects)
+    words = ["--snapshot", "past.json", "--set", "queue/prod.weight=2", "-o", "json"]
+    assert main(["what-if", *words]) == 0
+    figures = {row["name"]: row["asItIs"] for row in answer_of(capsys)["figures"]}
+    assert figures["gangs that start"] == 4
 
 
 def test_nodes_that_are_lost_at_once_break_no_invariant(example, capsys):
