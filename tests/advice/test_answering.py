@@ -8,8 +8,11 @@ import attrs
 import msgspec
 
 from gpusched.advice.service.answering import answer_line
-from gpusched.config.model import DEFAULT
-from gpusched.view.over_time.advice_view import AdviceView
+from gpusched.api.affinity.selector import Requirement, Selector
+from gpusched.cli.inspect.ask.advice_text import what_would_help
+from gpusched.config.model import DEFAULT, ShardConfig
+from gpusched.io.serve.answers.advice_writer import advice_note
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, AdviceView
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 from tests.advice.clusters import budget, gang, node, priority, queue, trial_of
 
@@ -146,6 +149,21 @@ async def test_variants_are_answered_side_by_side_and_options_that_mean_nothing_
     refused = (await ask(copy, **asked, options={"level": ["rak"]}))["refused"]
     assert refused["status"] == 400
     assert refused["message"].startswith('level "rak": the nodes have no such level')
+
+
+async def test_answers_about_a_cluster_in_shards_say_what_they_leave_out():
+    """Given a configuration with shards, then advice, when and the annotation say that shards are left out."""
+    shards = tuple(
+        ShardConfig(name, Selector((Requirement("hall", "In", (name,)),))) for name in "ab"
+    )
+    copy = busy(attrs.evolve(DEFAULT, shards=shards))
+    told = (await ask(copy))["answer"]
+    assert msgspec.convert(told, AdviceView).remarks == (SHARDS_LEFT_OUT,)
+    assert SHARDS_LEFT_OUT in advice_note(told)
+    assert [*what_would_help(msgspec.convert(told, AdviceView))][-1] == SHARDS_LEFT_OUT
+    asked = {"ask": "when", "manifests": POD % "", "kind": ""}
+    assert SHARDS_LEFT_OUT in (await ask(copy, **asked))["answer"]["remarks"]
+    assert SHARDS_LEFT_OUT not in json.dumps([await ask(busy()), await ask(busy(), **asked)])
 
 
 async def test_what_is_no_question_and_what_does_not_wait_is_refused_in_one_sentence():

@@ -31,7 +31,8 @@ from gpusched.io.history.played_starts import played_starts_answer
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
-from gpusched.view.over_time.submission_view import with_limits_remark
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
+from gpusched.view.over_time.submission_view import ONLY_GIVEN_LIMITS, with_remark
 
 _NICE: Final = 10
 _FRESH_S: Final = 10.0
@@ -169,7 +170,10 @@ def _answer_advice(trial: TrialCluster, question: AdviceQuestion) -> dict[str, A
         why = missing_gang_message(trial, question.kind, question.namespace, question.name)
         raise AnswerRefused(404, "NotFound", one_line(why))
     reader = EVERYTHING if question.everything else _reader_of(trial, gang.key.namespace)
-    told: dict[str, Any] = msgspec.to_builtins(advice_view(advise_gang(trial, gang), gang, reader))
+    answer = advice_view(advise_gang(trial, gang), gang, reader)
+    if trial.config.shards:
+        answer = msgspec.structs.replace(answer, remarks=(*answer.remarks, SHARDS_LEFT_OUT))
+    told: dict[str, Any] = msgspec.to_builtins(answer)
     return told
 
 
@@ -193,7 +197,9 @@ def _answer_when(trial: TrialCluster, question: WhenQuestion) -> dict[str, Any]:
         )
     except UsageError as error:
         raise AnswerRefused(400, "BadRequest", str(error).replace("--", "")) from error
-    told: dict[str, Any] = msgspec.to_builtins(with_limits_remark(answer, present=True))
+    answer = with_remark(answer, ONLY_GIVEN_LIMITS, present=True)
+    answer = with_remark(answer, SHARDS_LEFT_OUT, present=bool(trial.config.shards))
+    told: dict[str, Any] = msgspec.to_builtins(answer)
     return told
 
 

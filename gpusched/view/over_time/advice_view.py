@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from gpusched.view.model import ViewPart
+
+SHARDS_LEFT_OUT: Final = (
+    "the cluster is in shards, and this answer is as if one daemon decided about all nodes: a gang for which "
+    "no shard alone has room may be told to start, and waits"
+)
 
 
 class NamedGang(ViewPart, frozen=True, kw_only=True, omit_defaults=True):
@@ -123,6 +128,7 @@ class AdviceView(ViewPart, frozen=True, kw_only=True):
         in_the_way: where there is none, what keeps changes from helping, one sentence each.
         decisions: sessions that were run for the answer.
         is_cut: whether changes were left untried, as so many sessions were enough.
+        remarks: what was not looked at, one sentence each.
     """
 
     gang: NamedGang
@@ -133,3 +139,4 @@ class AdviceView(ViewPart, frozen=True, kw_only=True):
     in_the_way: tuple[str, ...] = ()
     decisions: int
     is_cut: bool = False
+    remarks: tuple[str, ...] = ()

@@ -88,14 +88,14 @@ class SubmissionVariantsView(ViewPart, frozen=True, kw_only=True):
     variants: tuple[SubmissionVariantView, ...]
 
 
-def with_limits_remark(
-    answer: SubmissionView | SubmissionVariantsView, *, present: bool
+def with_remark(
+    answer: SubmissionView | SubmissionVariantsView, remark: str, *, present: bool
 ) -> SubmissionView | SubmissionVariantsView:
-    """The answer with the remark that only given LimitRanges were looked at, or without it."""
+    """The answer with a remark about all of it, or without that."""
 
     def remarked(one: SubmissionView) -> SubmissionView:
-        others = tuple(each for each in one.remarks if each != ONLY_GIVEN_LIMITS)
-        remarks = (*others, ONLY_GIVEN_LIMITS) if present else others
+        others = tuple(each for each in one.remarks if each != remark)
+        remarks = (*others, remark) if present else others
         return msgspec.structs.replace(one, remarks=remarks)
 
     if isinstance(answer, SubmissionView):

@@ -7,12 +7,13 @@ import json
 
 import pytest
 
-from gpusched.cli.inspect.ask.recorded_cluster import SHARDS_LEFT_OUT, record_cluster
+from gpusched.cli.inspect.ask.recorded_cluster import record_cluster
 from gpusched.cli.inspect.cluster_reader import leader_text
 from gpusched.cli.inspect.listing.shard_list import read_shards
 from gpusched.cli.main import main
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
 
 
 def read(shards, what=read_shards):

@@ -51,6 +51,7 @@ def what_would_help(advice: AdviceView | None) -> Iterator[str]:
         yield from (f"  {each}" for each in advice.in_the_way)
     if advice.is_cut:
         yield f"after {advice.decisions} decisions the search was ended: other changes may help as well"
+    yield from advice.remarks
 
 
 def suggestion_lines(suggestions: Sequence[BetterChangeView], *, now: float) -> Iterator[str]:

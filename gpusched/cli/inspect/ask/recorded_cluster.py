@@ -19,16 +19,12 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.recordings.snapshot_file import MissingKind, SnapshotFile, read_snapshot
 from gpusched.io.recordings.snapshot_reader import take_snapshot
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
 
 _NEEDED: Final = frozenset(
     {"pods", "nodes", "queues.scheduling.gpusched.io", "podgroups.scheduling.gpusched.io"}
 )
 """Kinds without which every answer would be about another cluster."""
-
-SHARDS_LEFT_OUT: Final = (
-    "the cluster is in shards, and this answer is as if one daemon decided about all nodes: a gang for which "
-    "no shard alone has room may be told to start, and waits"
-)
 
 
 @attrs.frozen

@@ -34,7 +34,7 @@ from gpusched.view.over_time.submission_view import (
     ONLY_GIVEN_LIMITS,
     SubmissionVariantsView,
     SubmissionView,
-    with_limits_remark,
+    with_remark,
 )
 
 _SUFFIXES: Final = (".yaml", ".yml", ".json")
@@ -146,7 +146,9 @@ def _with_places(
     answer: SubmissionView | SubmissionVariantsView, documents: Sequence[SubmittedObject]
 ) -> SubmissionView | SubmissionVariantsView:
     """The daemon's answer with the places in our files: it was sent one document in every other line."""
-    answer = with_limits_remark(answer, present=False)  # it was sent those of the cluster
+    answer = with_remark(
+        answer, ONLY_GIVEN_LIMITS, present=False
+    )  # it was sent those of the cluster
     if isinstance(answer, SubmissionVariantsView):
         return answer
     refused = []

@@ -156,6 +156,7 @@ def advice_note(advice: Mapping[str, Any]) -> str:
         said.append("it would start " + ", or ".join(map(_suggestion_text, suggestions)))
     elif not never:
         said += ["no change that was tried would let it start", *advice.get("inTheWay", ())]
+    said += advice.get("remarks", ())
     return one_line(f"{advice['asOf']}: {'; '.join(said)}", _NOTE_MAX)
 
 

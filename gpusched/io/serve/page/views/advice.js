@@ -53,7 +53,8 @@ function suggestions(told, now) {
         ${(each.forbiddenBy ?? []).map((by) => html`<p class="soft" data-rule=${by.rule}>Forbidden now: ${shown(by.message)}.</p>`)}
         ${each.command ? html`<pre><code>${shown(each.command)}</code></pre>` : nothing}</li>`,
     )}</ol>
-    <p class="soft">Decided on the cluster of ${clock(moment(told.asOf), now)}.${told.isCut ? ` After ${many(told.decisions, "decision")} the search was ended: other changes may help as well.` : nothing}</p>`;
+    <p class="soft">Decided on the cluster of ${clock(moment(told.asOf), now)}.${told.isCut ? ` After ${many(told.decisions, "decision")} the search was ended: other changes may help as well.` : nothing}</p>
+    ${(told.remarks ?? []).map((each) => html`<p class="soft">${shown(each)}.</p>`)}`;
 }
 
 function suggestedStart(each, now) {
