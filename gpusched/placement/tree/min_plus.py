@@ -307,24 +307,33 @@ class CostTables:
         ends[swap], most[swap] = ends[swap][:, ::-1], most[swap][:, ::-1]
         # One batch is as long as its longest: worth it where there is little to do at all.
         wide = len(pairs) * (int(most[:, 0].max()) + 1) * (int(most[:, 1].max()) + 1)
-        kinds = np.zeros(len(pairs), dtype=np.int64)
-        if wide > _LITTLE:
-            kinds = _bit_length(most[:, 0]) * 64 + _bit_length(most[:, 1])
+        if wide <= _LITTLE:
+            first = self._merge_batch(ends, most)
+            return list(range(first, first + len(pairs)))
+        kinds = _bit_length(most[:, 0]) * 64 + _bit_length(most[:, 1])
         made = np.zeros(len(pairs), dtype=np.int64)
         for kind in np.unique(kinds).tolist():
             rows = np.flatnonzero(kinds == kind)
-            long, short = most[rows, 0], most[rows, 1]
-            costs = _least_sums(
-                self._lay_side_by_side(ends[rows, 0], int(long.max())),
-                self._lay_side_by_side(ends[rows, 1], int(short.max())),
-                self.members,
-            )
-            reach = np.minimum(long + short, self.members)
-            inside = np.arange(costs.shape[2])[None, :] <= reach[:, None]
-            first = self._append_tables(costs[:, inside], reach)
-            made[rows] = first + np.arange(len(rows))
+            made[rows] = self._merge_batch(ends[rows], most[rows]) + np.arange(len(rows))
         numbers: list[int] = made.tolist()
         return numbers
+
+    def _merge_batch(self, ends: Ints, most: Ints) -> int:
+        """Add the table of each pair, the longer one first; the number of the first.
+
+        Args:
+            ends: numbers of both, shape (pairs, 2).
+            most: members that both take, same shape.
+        """
+        long, short = most[:, 0], most[:, 1]
+        costs = _least_sums(
+            self._lay_side_by_side(ends[:, 0], int(long.max())),
+            self._lay_side_by_side(ends[:, 1], int(short.max())),
+            self.members,
+        )
+        reach = np.minimum(long + short, self.members)
+        inside = np.arange(costs.shape[2])[None, :] <= reach[:, None]
+        return self._append_tables(costs[:, inside], reach)
 
     def _lay_side_by_side(self, numbers: Ints, width: int) -> Ints:
         """Tables side by side, ``_NEVER`` beyond their ends; shape (words, tables, width + 1)."""

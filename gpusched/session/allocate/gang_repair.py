@@ -34,6 +34,13 @@ def is_broken(gang: Gang) -> bool:
     return was_whole(gang)
 
 
+def broken_gangs(session: Session) -> list[Gang]:
+    """Gangs of the session that are broken, sorted by key."""
+    return [
+        gang for gang in session.lines.gathered(lambda line: line.incomplete) if is_broken(gang)
+    ]
+
+
 def was_whole(gang: Gang) -> bool:
     """Whether the gang once had its minimum, of a gang that is below it now.
 
@@ -169,9 +176,7 @@ def split_repairs(session: Session, ready: Sequence[Gang]) -> tuple[list[Gang], 
     made again yet are among the first as well: room is held for them. So do Jobs that a session has
     started, since their queue's turn came then.
     """
-    broken = [
-        gang for gang in session.gangs if is_broken(gang) and session.outcomes.is_admitted(gang)
-    ]
+    broken = [gang for gang in broken_gangs(session) if session.outcomes.is_admitted(gang)]
     started = [gang for gang in ready if is_started_job(gang)]
     if not (broken or started):
         return [], list(ready)

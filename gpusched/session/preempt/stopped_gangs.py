@@ -8,7 +8,7 @@ from typing import Final
 
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.cache.gangs.gang import Gang
-from gpusched.session.allocate.gang_repair import is_broken
+from gpusched.session.allocate.gang_repair import broken_gangs, is_broken
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict
 from gpusched.session.preempt.preemption_plans import has_record_object, is_suspended_to_evict
@@ -59,7 +59,7 @@ def _gangs_to_check(session: Session) -> Iterator[Gang]:
         for name, node in session.snapshot.queues.queues.items()
         if any(test(node) for test in tests)
     }
-    keys = {gang.key for gang in session.gangs if is_broken(gang)}
+    keys = {gang.key for gang in broken_gangs(session)}
     if queues:
         keys |= {key for key, gang in session.snapshot.placed_gangs.items() if gang.queue in queues}
     for key in sorted(keys):

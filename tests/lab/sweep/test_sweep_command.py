@@ -107,6 +107,16 @@ def test_the_table_names_the_front_and_how_much_was_played(
     assert "points: 4 of 4" in told.err
 
 
+def test_that_many_configurations_are_checked_is_told(
+    sweep: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given more settings than are checked within a moment, then how far that has come is told."""
+    monkeypatch.setattr("gpusched.cli.lab.sweep.command._CHECKED_SILENTLY", 1)
+    assert main(["simulate", "--sweep", str(sweep), "--out", str(sweep.parent / "o"), "--workers", "1"]) == 0  # fmt: skip
+    told = capsys.readouterr().err
+    assert told.index("points checked: 4 of 4") < told.index("points: 4 of 4")
+
+
 def test_a_cut_run_goes_on_where_it_was(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Results stay under the hash of what they are of; only what is missing is played again."""
     # Given a sweep that was played and then lost two results, one of them in part

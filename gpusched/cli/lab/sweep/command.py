@@ -27,7 +27,7 @@ from gpusched.cli.lab.sweep.results import (
     summary_json,
 )
 from gpusched.cli.lab.sweep.settings_drawn import plan_points
-from gpusched.cli.lab.sweep.sweep_file import check_points, read_sweep
+from gpusched.cli.lab.sweep.sweep_file import SweepPlan, check_points, read_sweep
 from gpusched.cli.lab.sweep.sweep_inputs import Playable
 from gpusched.cli.lab.sweep.sweep_report import AXES, render_sweep, sweep_lines
 from gpusched.cli.lab.sweep.workers import InThisProcess, LocalProcesses, PointWorkers, run_points
@@ -36,6 +36,8 @@ WORKERS_MAX: Final = 256
 INTERRUPTED: Final = 130
 _LOADED_MAX: Final = 8
 """Inputs that are kept in memory once they were read; points come in their order."""
+_CHECKED_SILENTLY: Final = 500
+"""Settings that are checked within a second or two."""
 _OWN: Final = {"out": None, "workers": None, "ray": None, "resume": False, "points_max": None}
 """Options that belong to a sweep, with what they are when they are not given."""
 _OTHERS: Final[dict[str, Any]] = {
@@ -123,7 +125,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
         load_ray()
     plan = read_sweep(Path(arguments.sweep))
     check_points(plan, arguments.points_max or SWEEP_POINTS_MAX)
-    points = plan_points(plan)
+    points = _plan_with_progress(plan)
     folder = ResultFolder(arguments.out)
     folder.begin(resume=arguments.resume)
     results = {key: found for key in {each.key for each in points} if (found := folder.read(key))}
@@ -160,6 +162,14 @@ def run_sweep(arguments: argparse.Namespace) -> int:
         print(f"interrupted; --resume goes on: {summary.state}", file=sys.stderr)
         return INTERRUPTED
     return int(bool(failed or summary.broken))
+
+
+def _plan_with_progress(plan: SweepPlan) -> list[SweepPoint]:
+    """The points; that configurations are checked is told where there are many."""
+    with _SweepProgress(
+        plan.points, told_as="points checked", quiet=plan.settings <= _CHECKED_SILENTLY
+    ) as progress:
+        return plan_points(plan, progress.count_to)
 
 
 def json_bytes(value: object) -> bytes:
@@ -272,18 +282,25 @@ class LoadedInputs:
 
 
 class _SweepProgress:
-    """A line on stderr: a bar on a terminal, else a line at each tenth."""
+    """A line on stderr: a bar on a terminal, else a line at each tenth.
 
-    def __init__(self, points: int, *, quiet: bool) -> None:
+    Args:
+        points: how many there are.
+        told_as: what is counted.
+        quiet: only what goes wrong is told.
+    """
+
+    def __init__(self, points: int, *, told_as: str = "points", quiet: bool) -> None:
         self._points, self._ended, self._failed = points, 0, 0
+        self._told_as = told_as
         self._quiet = quiet
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar = Progress(
-            TextColumn("points"), BarColumn(bar_width=24), TextColumn("{task.fields[at]}"),
+            TextColumn(told_as), BarColumn(bar_width=24), TextColumn("{task.fields[at]}"),
             console=self._console, transient=True, auto_refresh=False,
             disable=quiet or not self._console.is_terminal,
         )  # fmt: skip
-        self._task = self._bar.add_task("points", total=points, at="")
+        self._task = self._bar.add_task(told_as, total=points, at="")
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -298,16 +315,19 @@ class _SweepProgress:
 
     def count_end(self, *, failed: bool) -> None:
         """One more ended."""
-        before = 10 * self._ended // self._points
-        self._ended += 1
         self._failed += failed
-        at = f"{self._ended:,} of {self._points:,}" + (
+        self.count_to(self._ended + 1)
+
+    def count_to(self, ended: int) -> None:
+        """So many ended so far."""
+        before, self._ended = 10 * self._ended // self._points, ended
+        at = f"{ended:,} of {self._points:,}" + (
             f", {self._failed:,} failed" if self._failed else ""
         )
         if self._quiet:
             return
         if self._console.is_terminal:
-            self._bar.update(self._task, completed=self._ended, at=at)
+            self._bar.update(self._task, completed=ended, at=at)
             self._bar.refresh()
-        elif 10 * self._ended // self._points > before:
-            print(f"points: {at}", file=sys.stderr)
+        elif 10 * ended // self._points > before:
+            print(f"{self._told_as}: {at}", file=sys.stderr)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final, TypeAlias
 
 from gpusched.base.errors import ConfigError, UsageError
@@ -18,8 +18,14 @@ _SHUFFLED_MAX: Final = 10_000_000
 Values: TypeAlias = tuple[tuple[str, str], ...]
 
 
-def plan_points(plan: SweepPlan) -> list[SweepPoint]:
+def plan_points(
+    plan: SweepPlan, told: Callable[[int], None] = lambda _found: None
+) -> list[SweepPoint]:
     """Every point, in the order of configurations, settings, inputs and seeds.
+
+    Args:
+        plan: of the sweep.
+        told: how many points there are so far, after each setting.
 
     Raises:
         ConfigError: a file or a value cannot be used; nothing has run then.
@@ -34,6 +40,7 @@ def plan_points(plan: SweepPlan) -> list[SweepPoint]:
                     given, prints[given.name], plan.seeds,
                     setting=setting, values=values, asked=plan.asked,
                 )  # fmt: skip
+            told(len(found))
     return found
 
 

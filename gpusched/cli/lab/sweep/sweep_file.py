@@ -98,10 +98,15 @@ class SweepPlan:
         return count
 
     @property
+    def settings(self) -> int:
+        """Settings of all configurations."""
+        drawn = self.grid if self.search is None else min(self.grid, self.search.settings)
+        return drawn * len(self.configurations)
+
+    @property
     def points(self) -> int:
         """Points in all."""
-        drawn = self.grid if self.search is None else min(self.grid, self.search.settings)
-        return drawn * len(self.configurations) * self.runs_a_setting
+        return self.settings * self.runs_a_setting
 
 
 def read_sweep(path: Path) -> SweepPlan:

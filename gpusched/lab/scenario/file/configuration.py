@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -10,7 +11,7 @@ import attrs
 
 from gpusched.base import installed_files
 from gpusched.base.errors import ConfigError
-from gpusched.config.load import load_file, read_files
+from gpusched.config.load import ConfigFiles, load_file, load_files, read_files
 from gpusched.config.model import DEFAULT, Config
 from gpusched.config.read import read_config
 from gpusched.config.yaml_parser import parse_yaml
@@ -82,13 +83,10 @@ def _loaded(path: str, reading: ReadContext) -> Config:
 
 def _merged(said: YamlNode, path: str, reading: ReadContext) -> Config:
     try:
-        files = read_files(path)
-        base = load_file(path)
+        base, root = _base(read_files(path), path)
     except ConfigError as error:
         reading.tell(error)
         return DEFAULT
-    root = parse_yaml(files.raw, ConfigProblems(path))
-    assert root is not None
     assert isinstance(said.value, dict)
     problems = ConfigProblems(reading.file)
     differs = {key: entry for key, entry in said.value.items() if key != _PLUGINS}
@@ -100,6 +98,15 @@ def _merged(said: YamlNode, path: str, reading: ReadContext) -> Config:
     if config is None or problems:
         return DEFAULT
     return attrs.evolve(config, layouts=base.layouts)
+
+
+@lru_cache(maxsize=4)
+def _base(files: ConfigFiles, path: str) -> tuple[Config, YamlNode]:
+    """A configuration that others differ from, thousands of them in a sweep, and its parsed file."""
+    base = load_files(files, source=path)
+    root = parse_yaml(files.raw, ConfigProblems(path))
+    assert root is not None
+    return base, root
 
 
 def _moved(node: YamlNode, line: int) -> YamlNode:

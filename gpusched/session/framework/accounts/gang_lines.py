@@ -62,6 +62,11 @@ class GangLine:
         return sum(1 for gang in self.gangs if gang.missing_members)
 
     @cached_property
+    def incomplete(self) -> tuple[Gang, ...]:
+        """Gangs that hold places and miss members, each of which every session looks at."""
+        return tuple(gang for gang in self.gangs if gang.placed and gang.missing_members)
+
+    @cached_property
     def told_counts(self) -> tuple[int, int]:
         """Gangs that miss members which exist, not admitted and admitted, as their last status tells."""
         counts = [0, 0]
