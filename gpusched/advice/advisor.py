@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -25,6 +25,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
+from gpusched.engine.objects import Obj
 
 SUGGESTIONS_MAX: Final = 6
 DECISIONS_MAX: Final = 1_000
@@ -318,7 +319,7 @@ class _Advisor:
         """A suggestion by which others are evicted, with what forbids that now."""
         proposal, start = suggestion.proposal, suggestion.start
         rule = _RULES_CHANGED.get(proposal.family)
-        if not start.evicted or rule is None:
+        if not start.evicted or rule is None or not self._lifts_rule(proposal):
             return suggestion
         changed = {(edit.plural, edit.key) for edit in proposal.edits}
         evicted = self._barriers.gangs_of(start.evicted)
@@ -328,6 +329,15 @@ class _Advisor:
             if each.rule is rule and changed.issuperset(each.targets)
         )
         return attrs.evolve(suggestion, proposal=attrs.evolve(proposal, forbidden_by=forbidden_by))
+
+    def _lifts_rule(self, proposal: ChangeProposal) -> bool:
+        """Whether a change is one of what forbids evictions: of a queue's amounts, of what it deserves."""
+        if proposal.family is not Family.QUOTA:
+            return True
+        return any(
+            _deserved(edit.becomes) != _deserved(self._trial.objects.get(edit.plural, edit.key))
+            for edit in proposal.edits
+        )
 
     def _ends(self) -> Suggestion | None:
         """The gangs whose ends it waits for."""
@@ -400,6 +410,10 @@ class _Advisor:
             if self._search.starts_alone(self._around.ended([each])):
                 return [each]
         return []
+
+
+def _deserved(queue: Obj | None) -> Any:
+    return (queue or {}).get("spec", {}).get("deserved")
 
 
 def _rules_of(found: Iterable[Suggestion]) -> Iterator[str]:

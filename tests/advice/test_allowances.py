@@ -7,7 +7,7 @@ import pytest
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.proposals.proposal import Family
 from gpusched.advice.start_answer import start_answer
-from tests.advice.clusters import GPU, gang, node, queue, trial_of, waiting_gang
+from tests.advice.clusters import GPU, gang, node, priority, queue, trial_of, waiting_gang
 
 EIGHT = {"resources": {GPU: "8"}, "maxRunning": 1}
 
@@ -140,3 +140,20 @@ def test_two_queues_above_each_other_are_raised_together():
         "with 1 running gang for user ann in queue a in place of 0 and a budget of 6 GPU-hours for queue top in place of 2"
     )
     assert found.command.count("kubectl patch queue") == 2
+
+
+def test_a_limit_that_is_raised_is_not_told_to_allow_evictions():
+    """Given a queue above what it deserves, then others of lower priority leave, and no rule is said to forbid it now."""
+    trial = trial_of(
+        queue("a", deserved={GPU: "8"}, userLimits={"perUser": {"resources": {GPU: "8"}}}), queue("b", deserved={GPU: "8"}),
+        priority("low", 1), priority("high", 100), node("n0"), node("n1"),
+        by("ann", gang("runs", 1, 8, on=["n0"], priorityClassName="high")),
+        by("bob", gang("weak", 1, 8, on=["n1"], priorityClassName="low")),
+        by("ann", gang("new", 1, 8, priorityClassName="high")),
+    )  # fmt: skip
+    found = raised(trial)
+    assert (
+        found.message
+        == "with 16 nvidia.com/gpu for user ann in queue a in place of 8 nvidia.com/gpu"
+    )
+    assert found.forbidden_by == ()
