@@ -406,9 +406,8 @@ class VictimPool:
         """Whether keys of sources stay while victims leave, so that what is lost can be made least."""
         return self._field.sources < 2 or self._session.hooks.victim_orders_fixed
 
-    def refresh(self, claimant: Gang) -> None:
-        """Take in what happened since the last claim."""
-        self._accounts.renew_limits(claimant)
+    def refresh(self) -> None:
+        """Take in what happened since the last claim; limits on losses are those of the accounts, renewed before."""
         self._field.set_loss_limits(self._accounts.limits)
         gone = [
             self._table.number[uid]

@@ -113,6 +113,8 @@ class VictimSelector:
         the first wins, as areas come in the order in which the gang wishes for them.
         """
         self._tables.clear()
+        # Nothing moves while areas are compared: policies are asked once for all of them.
+        self.loss_accounts(claimant, kind).renew_limits(claimant)
         if len(areas) == 1:
             return self._choose_in_one_node_set(claimant, kind, need, areas[0])
         bounds: list[tuple[VictimLowerBound, int]] = []
@@ -145,7 +147,7 @@ class VictimSelector:
         """The cheapest victims where there is one area: a bound is needed where none are found."""
         if (kind, 0) not in self._stages:
             self._add_queues(claimant, kind, number=0, area=area)
-        self._stages[kind, 0].pool.refresh(claimant)
+        self._stages[kind, 0].pool.refresh()
         choice = self._in_area(claimant, kind, need, number=0, area=area)
         pool = self._stages[kind, 0].pool
         if choice is None and pool.lower_bound(need) is None:
@@ -213,7 +215,7 @@ class VictimSelector:
         if stage is None:
             stage = self._add_queues(claimant, kind, number=number, area=area)
         while True:
-            stage.pool.refresh(claimant)
+            stage.pool.refresh()
             bound = stage.pool.lower_bound(need)
             if bound is not None or stage.every:
                 return bound
@@ -228,7 +230,7 @@ class VictimSelector:
             if choice is not None or stage.every:
                 return choice
             stage = self._add_queues(claimant, kind, number=number, area=area)
-            stage.pool.refresh(claimant)
+            stage.pool.refresh()
 
     def _add_queues(
         self, claimant: Gang, kind: ClaimantClass, *, number: int, area: NodeSet
