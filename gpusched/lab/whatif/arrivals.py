@@ -135,6 +135,11 @@ def read_load_factor(text: str, objects: Sequence[Obj], jobs: Sequence[LoadJob])
     names = _with_queues_below(name, objects) if kind == "queue" else frozenset({name})
     count = sum(getattr(job, kind) in names for job in jobs)
     if not count:
+        if not jobs:
+            raise UsageError(
+                f"--load {text}: no job arrives that could come more often: the history of this time, or the "
+                "file of arrivals, holds none"
+            )
         there = sorted({getattr(job, kind) for job in jobs})
         near = did_you_mean(name, there).rstrip("?")
         raise UsageError(

@@ -169,6 +169,12 @@ def test_loads_that_mean_nothing_are_refused(text, why):
         read_load_factor(text, [queue("a")], [job(1)])
 
 
+def test_a_load_where_no_job_arrives_is_refused_with_why():
+    """Given a history without a job in its time, then it is said that there is none, and no list of nothing."""
+    with pytest.raises(UsageError, match="no job arrives that could come more often"):
+        read_load_factor("queue/a*2", [queue("a")], ())
+
+
 def test_absurdly_many_jobs_are_refused():
     with pytest.raises(UsageError, match="more than the 500,000"):
         repeat_load([job(0)], window_s=1.0, until=1e6)
