@@ -66,12 +66,11 @@ def play_cluster(
         ConfigError: the configuration names what does not exist.
         InvariantBroken: what was decided cannot be carried out: a bug.
     """
-    limits = attrs.evolve(cluster.config.limits, start_estimates=0)  # nobody is told in a play
     with gpu_resources_in_force(cluster.config.gpu_resources):
         return run_simulation(
             SimulationCase(
                 name=cluster.name,
-                config=attrs.evolve(cluster.config, limits=limits),
+                config=cluster.config,
                 objects=given.objects,
                 arrivals=load_arrivals(cluster.load, scheduler=min(cluster.config.scheduler_names)),
                 changes=cluster.changes,
