@@ -31,6 +31,14 @@ def test_pods_of_other_types_are_dropped() -> None:
     assert fill_hosts(HOSTS, requests, POLICIES["fragmentation"], seed=1).placed == 0
 
 
+def test_a_fill_looks_at_every_pod_however_many_fit_nowhere() -> None:
+    """Given more unlike pods that fit nowhere than a session of the daemon looks at, then those behind them get their places."""
+    hosts = [TraceHost(f"h-{number}", 64_000, 262_144, 1, "T4") for number in range(800)]
+    large = [TracePod(1000 + number, 1024, 2, 1000) for number in range(518)]
+    found = fill_hosts(hosts, [*large, TracePod(900, 1024, 1, 1000)], POLICIES["binpack (best fit)"], seed=2)  # fmt: skip
+    assert found.placed == 1
+
+
 def test_the_five_lists_have_their_published_figures() -> None:
     """Six policies each, from random to FGD."""
     assert len(PUBLISHED) == 5

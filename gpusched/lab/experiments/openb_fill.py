@@ -33,6 +33,8 @@ from gpusched.session.state.session_cache import SessionCache
 
 CHECKPOINTS: Final = tuple(range(10, 131, 10))
 """Percent of the GPUs whose requests have arrived when a fill is looked at."""
+_WORK_WITHOUT_END: Final = 10**12
+"""Units of work for one session."""
 POLICIES: Final[Mapping[str, Mapping[str, Any]]] = {
     "binpack (best fit)": {"strategy": "binpack"},
     "fragmentation": {"strategy": "fragmentation"},
@@ -56,10 +58,10 @@ class FillResult:
 
 
 def fill_config(arguments: Mapping[str, Any]) -> Config:
-    """The shipped configuration without actions that evict and without the solver.
+    """The shipped configuration without actions that evict and without the solver, and sessions that look at every pod.
 
-    The solver would move pods of a session once the cluster is full: what is measured is the
-    choice for one pod at a time.
+    The solver would move pods of a session once the cluster is full, and rounds would serve those first that
+    seem to have room: what is measured is the choice for one pod at a time, in the order in which they came.
     """
     tiers = tuple(
         attrs.evolve(
@@ -72,7 +74,14 @@ def fill_config(arguments: Mapping[str, Any]) -> Config:
         for tier in DEFAULT.tiers
     )
     placement = attrs.evolve(DEFAULT.placement, solver="greedy")
-    return attrs.evolve(DEFAULT, actions=("enqueue", "allocate"), tiers=tiers, placement=placement)
+    limits = attrs.evolve(DEFAULT.limits, session_work=_WORK_WITHOUT_END)
+    return attrs.evolve(
+        DEFAULT,
+        actions=("enqueue", "allocate"),
+        tiers=tiers,
+        placement=placement,
+        limits=limits,
+    )
 
 
 def fill_hosts(
@@ -107,6 +116,7 @@ def fill_hosts(
 def _decided(hosts: Sequence[TraceHost], coming: Sequence[TracePod], config: Config) -> set[str]:
     """Names of the pods that got a place."""
     cache = Cache(config.scheduler_names)
+    cache.use_limits(config.limits)
     objects = SimulatedObjects(cache, epoch=EPOCH)
     for node in hosts_as_nodes(hosts):
         objects.create(node, now=0.0)
