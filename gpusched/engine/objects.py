@@ -30,6 +30,8 @@ from gpusched.io.watch.informers import (
 Obj: TypeAlias = dict[str, Any]
 OWN_METADATA: Final = ("uid", "resourceVersion", "creationTimestamp", "managedFields", "selfLink")
 """What an object that is like another one does not get from it."""
+_NUMBERED: Final = "-4000-8000-"
+"""Part of every UID that is made here."""
 _json = msgspec.json.Encoder()
 
 _FOREIGN: Final = {(each.group, each.kind): each for each in kinds.ALL}
@@ -140,9 +142,12 @@ class SimulatedObjects:
         if plural not in _CLUSTER:
             metadata.setdefault("namespace", "default")
         self._made += 1
-        metadata.setdefault("uid", self._uid(self._made))
-        self._pass_number_of(metadata["uid"])
-        metadata.setdefault("creationTimestamp", format_time(self.epoch + now))
+        if "uid" not in metadata:
+            metadata["uid"] = self._uid(self._made)
+        elif _NUMBERED in metadata["uid"]:
+            self._pass_number_of(metadata["uid"])
+        if "creationTimestamp" not in metadata:
+            metadata["creationTimestamp"] = format_time(self.epoch + now)
         metadata.setdefault("generation", 1)
         made = {**obj, "metadata": metadata}
         if not plural:
@@ -153,7 +158,7 @@ class SimulatedObjects:
     def _uid(self, number: int) -> str:
         # Objects may come from a simulation that began earlier.
         part = int(self.epoch) & 0xFFFF
-        return f"{number:08x}-{part:04x}-4000-8000-{number:012x}"
+        return f"{number:08x}-{part:04x}{_NUMBERED}{number:012x}"
 
     def _pass_number_of(self, uid: str) -> None:
         """Give no UID to a new object that one from another simulation of this epoch may have."""
