@@ -119,7 +119,7 @@ def page(bodies: list[bytes], *, token: str, kind: str = "Pod") -> bytes:
         b'{"kind":"'
         + kind.encode()
         + b'List","apiVersion":"v1","metadata":'
-        + json.dumps(head).encode()
+        + json.dumps(head, separators=(",", ":")).encode()
         + b',"items":['
         + b",".join(bodies)
         + b"]}"

@@ -59,6 +59,12 @@ CLASS_BYTES_MAX: Final = 32 * 2**20
 # -- watch ----------------------------------------------------------------------------------
 LIST_PAGE: Final = 500
 """Objects a list page, as client-go asks: large enough for speed, small enough for memory."""
+PAGES_BEFORE_PROCESSES: Final = 5
+"""Pages of a list of pods that the daemon decodes itself before it starts processes for the others."""
+PAGE_PROCESSES_MAX: Final = 2
+"""More than that decode faster than one process can take in."""
+PAGE_ANSWER_MAX_S: Final = 30.0
+"""A process that has not decoded two pages after so long is of no use."""
 WATCH_LINE_MAX: Final = 4 * 2**20
 """Bytes of one watch event: etcd refuses objects above 1.5 MiB."""
 WATCH_WINDOW_MIN_S: Final = 60.0

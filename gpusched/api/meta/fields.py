@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final, TypeVar
 
@@ -18,7 +19,7 @@ from gpusched.api.meta.identity import UID, InvalidObject, ResourceVersion
 from gpusched.api.meta.quantity import QuantityError
 from gpusched.api.meta.resources import Resources
 from gpusched.base.limits import FOREIGN_TEXT_MAX, LABELS_MAX
-from gpusched.base.shared_texts import shared_text
+from gpusched.base.shared_texts import SHARED_TEXTS_MAX, shared_text
 
 T = TypeVar("T")
 
@@ -91,7 +92,13 @@ _NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
 
 def read_labels(metadata: wire.Metadata) -> Mapping[str, str]:
     """The labels, each text held once in the process. They cannot be changed: plugins see them."""
-    return MappingProxyType(interned(metadata.labels)) if metadata.labels else _NO_LABELS
+    return shared_labels(tuple(metadata.labels.items())) if metadata.labels else _NO_LABELS
+
+
+@lru_cache(maxsize=SHARED_TEXTS_MAX)
+def shared_labels(labels: tuple[tuple[str, str], ...]) -> Mapping[str, str]:
+    """Labels of an object; those that have the same ones in the same order share them."""
+    return MappingProxyType(interned(dict(labels))) if labels else _NO_LABELS
 
 
 def interned(labels: dict[str, str]) -> dict[str, str]:

@@ -88,6 +88,11 @@ def intern_pod_class(
     return _classes.class_of(spec, share=share, namespace=namespace)
 
 
+def intern_decoded_class(made: PodClass) -> PodClass:
+    """The one object of this process for a class that another process decoded."""
+    return _classes.intern(made)
+
+
 def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     """A parsed pod as an entity.
 

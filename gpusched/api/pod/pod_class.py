@@ -77,10 +77,13 @@ class PodClasses:
         known = self._by_bytes.get(key)
         if known is not None:
             return known
-        made = _parse(spec, granted, share, namespace)
-        kept = self._by_digest.setdefault(made.digest, made)
+        kept = self.intern(_parse(spec, granted, share, namespace))
         self._remember(key, kept)
         return kept
+
+    def intern(self, made: PodClass) -> PodClass:
+        """The one object for classes of this content."""
+        return self._by_digest.setdefault(made.digest, made)
 
     def _remember(self, key: _Key, pod_class: PodClass) -> None:
         size = _ENTRY_BYTES + sum(len(part) for part in key if isinstance(part, bytes))

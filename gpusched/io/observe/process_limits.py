@@ -1,14 +1,18 @@
-"""How many files and connections this process may have open, and how many it takes of them."""
+"""How many files, connections and processors this process may use, and how many it takes of them."""
 
 from __future__ import annotations
 
 import gc
+import os
 import resource
+from pathlib import Path
+from typing import Final
 
 from gpusched.base import limits
 from gpusched.base.errors import ConfigError
 from gpusched.io.observe.logs import Logger
 
+_QUOTA: Final = Path("/sys/fs/cgroup/cpu.max")
 _log = Logger(__name__)
 
 
@@ -45,6 +49,20 @@ def connection_limit(most: int) -> int:
         if soft == resource.RLIM_INFINITY
         else max(1, min(most, soft - limits.OPEN_FILES_RESERVED))
     )
+
+
+def usable_processors(quota: Path = _QUOTA) -> int:
+    """Processors on which this process and its children may run at a time, one at least.
+
+    Args:
+        quota: file of the control group that says how much of their time they get.
+    """
+    allowed = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        time, period = quota.read_text(encoding="ascii").split()
+        return max(1, min(allowed or 1, int(time) // int(period)))
+    except (OSError, ValueError):  # no such file, or no bound: max
+        return allowed or 1
 
 
 def _is_lower(limit: int, other: int) -> bool:

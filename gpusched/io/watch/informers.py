@@ -43,6 +43,7 @@ from gpusched.cache.store import StoreLayer
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.watch.kind_spec import KindSpec
+from gpusched.io.watch.page_process import PageProcesses
 from gpusched.io.watch.reflector import Reflector
 from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
@@ -385,6 +386,7 @@ def make_reflectors(
             rng=rng,
             telemetry=telemetry,
             drop_missing=into[kind].drop_missing,
+            beside=PageProcesses if kind == "pods" else None,
         )
         for kind, path in KINDS.items()
     }

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator
-from typing import Final, Generic, TypeVar
+from collections import deque
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final, Generic, Protocol, TypeVar
+
+import attrs
 
 from gpusched.base import errors, limits
 from gpusched.io.client.api_client import ApiClient
@@ -15,10 +18,53 @@ from gpusched.io.watch.kind_spec import KindSpec, WatchedCodec, WatchedPage
 
 Item = TypeVar("Item")
 
+_READING_MAX: Final = 6
+"""Pages that wait for one before them, which is decoded elsewhere."""
 _CONTINUE: Final = re.compile(
-    rb'[^\[]{0,500}?"metadata":\{[^\[{}]*"continue":"([\w+/=-]+)"', re.ASCII
+    rb'[^\[]{0,500}?"metadata": ?\{[^\[{}]*"continue": ?"([\w+/=-]+)"', re.ASCII
 )
 """The token of the next page, where the list's own metadata come before its items."""
+
+
+@attrs.frozen
+class _Reading:
+    """A page that came.
+
+    Attributes:
+        ahead: the token of the page after it, as far as that was seen.
+        body: as it came, while it is decoded elsewhere.
+        task: by which it is decoded elsewhere; None where it is not.
+        page: as it was decoded here.
+    """
+
+    ahead: str
+    body: bytes = b""
+    task: asyncio.Task[Any] | None = None
+    page: WatchedPage[Any] | None = None
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing to wait for."""
+        return self.task is None or self.task.done()
+
+
+async def _drop(asked: asyncio.Task[bytes], reading: deque[_Reading]) -> None:
+    """Nobody wants these any more."""
+    tasks = [asked, *(each.task for each in reading if each.task is not None)]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    reading.clear()
+
+
+class DecodedBeside(Protocol):
+    """Decodes some pages of one list somewhere else."""
+
+    def decode_soon(self, body: bytes) -> asyncio.Task[Any] | None:
+        """Have a page decoded; None, or in the end None, where that is not done."""
+
+    async def close(self) -> None:
+        """The list has ended."""
 
 
 class ListPages(Generic[Item]):
@@ -28,12 +74,20 @@ class ListPages(Generic[Item]):
         api: shared with everything but the lease.
         kind: what to list.
         codec: bytes to items.
+        beside: where pages of a long list may be decoded; None for nowhere.
     """
 
-    def __init__(self, api: ApiClient, kind: KindSpec, codec: WatchedCodec[Item]) -> None:
+    def __init__(
+        self,
+        api: ApiClient,
+        kind: KindSpec,
+        codec: WatchedCodec[Item],
+        beside: Callable[[], DecodedBeside] | None = None,
+    ) -> None:
         self._api = api
         self._kind = kind
         self._codec = codec
+        self._beside = beside
 
     async def all(self) -> AsyncGenerator[WatchedPage[Item], None]:
         """All pages of one consistent list; the next one is asked for before one is decoded.
@@ -41,7 +95,9 @@ class ListPages(Generic[Item]):
         Raises:
             GpuschedError: one of them cannot be had.
         """
+        beside = self._beside() if self._beside is not None else None
         asked = self._ask("")
+        reading: deque[_Reading] = deque()
         try:
             while True:
                 body = await asked
@@ -50,17 +106,33 @@ class ListPages(Generic[Item]):
                 if ahead:
                     asked = self._ask(ahead)
                     await asyncio.sleep(0)  # noqa: TID251 - a turn, no time: the request goes out
-                page = self._decoded(body)
-                yield page
+                reading.append(self._begin(body, ahead, beside))
+                while reading and (reading[0].done or not ahead or len(reading) > _READING_MAX):
+                    begun = reading.popleft()
+                    page = await self._read(begun)
+                    yield page
+                    if page.continue_token != begun.ahead:
+                        ahead = ""  # it stands elsewhere, as in lists of custom kinds
+                        await _drop(asked, reading)
+                if ahead:
+                    continue
                 if not page.continue_token:
                     return
-                if page.continue_token != ahead:  # it stands elsewhere, as in lists of custom kinds
-                    asked.cancel()
-                    asked = self._ask(page.continue_token)
-                    await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+                asked = self._ask(page.continue_token)
+                await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
         finally:
-            asked.cancel()
-            await asyncio.gather(asked, return_exceptions=True)
+            await _drop(asked, reading)
+            if beside is not None:
+                await beside.close()
+
+    def _begin(self, body: bytes, ahead: str, beside: DecodedBeside | None) -> _Reading:
+        """Decode a page, or have it decoded where there is room for that."""
+        task = beside.decode_soon(body) if beside is not None and ahead else None
+        return _Reading(ahead, body, task) if task else _Reading(ahead, page=self._decoded(body))
+
+    async def _read(self, begun: _Reading) -> WatchedPage[Item]:
+        page = await begun.task if begun.task is not None else begun.page
+        return self._decoded(begun.body) if page is None else page
 
     def _ask(self, token: str) -> asyncio.Task[bytes]:
         return asyncio.create_task(self._body(limits.LIST_PAGE, token), name="page")

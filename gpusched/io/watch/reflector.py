@@ -41,7 +41,7 @@ from gpusched.io.watch.kind_spec import (
     WatchedPage,
     WatchMetrics,
 )
-from gpusched.io.watch.list_pages import ListPages
+from gpusched.io.watch.list_pages import DecodedBeside, ListPages
 from gpusched.io.workers.backoff import RetryBackoff
 from gpusched.io.workers.work_queue import OnContained, log_contained_fault
 
@@ -79,6 +79,7 @@ class Reflector(Generic[Item]):
         telemetry: counts.
         drop_missing: drops what the sink has and is not among all items. With it the first list is
             taken in page by page, while the next page is on its way; nothing may be decided before.
+        beside: where pages of a long list may be decoded, see ``ListPages``.
     """
 
     def __init__(
@@ -92,12 +93,13 @@ class Reflector(Generic[Item]):
         rng: random.Random,
         telemetry: WatchMetrics,
         drop_missing: Callable[[Sequence[Item]], None] | None = None,
+        beside: Callable[[], DecodedBeside] | None = None,
     ) -> None:
         self._drop_missing = drop_missing
         self._api = api
         self.kind = kind
         self._codec = codec
-        self.pages = ListPages(api, kind, codec)
+        self.pages = ListPages(api, kind, codec, beside)
         self._sink = sink
         self._clock = clock
         self._rng = rng
