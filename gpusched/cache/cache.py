@@ -140,13 +140,15 @@ class Cache:
         self._forget_rejected(key)
         ours = item.scheduler in self.schedulers
         # What waits on is counted when a session runs anyway: what it was told may have been lost.
-        same = ours and (same_waiting(known, pod) or same_finished(known, pod))
+        same = (
+            ours and known is not None and (same_waiting(known, pod) or same_finished(known, pod))
+        )
         expected = (
             known is not None
             and holdings.is_where_assumed(known, pod, self.ledger.get(pod.uid))
             and gang_key_of(known) == gang_key_of(pod)
         )
-        self._enter_pod(pod, known)
+        self._enter_pod(pod, known, key)
         if pod.holds:
             self.slot_doubts.report_invalid(item, known, self.seal)
         if ours:
@@ -157,11 +159,11 @@ class Cache:
         elif known is None or pod_for_others(known) != pod_for_others(item):
             self._changed()
 
-    def _enter_pod(self, pod: Pod, known: Pod | None) -> None:
+    def _enter_pod(self, pod: Pod, known: Pod | None, key: ObjectKey) -> None:
         self.residents.note_pod(pod, known, ours=pod.scheduler in self.schedulers)
         if known is not None and known.node and not pod.node:
             self.ledger.release_pod(pod.uid)  # no binding is ever undone, but a backup knows none
-        self.pods[pod.key] = pod
+        self.pods[key] = pod
         self.by_uid[pod.uid] = pod
         self._charge_pod(pod)
         if pod.scheduler in self.schedulers:
@@ -286,7 +288,7 @@ class Cache:
 
     def _show_pod(self, known: Pod, pod: Pod) -> None:
         if pod is not known:
-            self._enter_pod(pod, known)
+            self._enter_pod(pod, known, pod.key)
             self._changed()
 
     # -- assumptions -----------------------------------------------------------------------
@@ -363,7 +365,7 @@ class Cache:
 
     def _enter_priced(self, priced: Pod, pod: Pod) -> None:
         self.overlay.set_charge(pod.uid, priced.pod_class)
-        self._enter_pod(priced, pod)
+        self._enter_pod(priced, pod, pod.key)
 
     def _device_view(self) -> DeviceCatalog:
         """Devices and claims of now, after which pods and Jobs are charged."""

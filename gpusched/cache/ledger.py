@@ -40,6 +40,10 @@ class HoldingState(Enum):
     CONFIRMED = "confirmed"
 
 
+CONFIRMED: Final = HoldingState.CONFIRMED
+"""Looked up for each pod, which is slow for members of an enumeration before Python 3.12."""
+
+
 class Holding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one pod takes on one node.
 

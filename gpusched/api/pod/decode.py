@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 import attrs
 import msgspec
@@ -37,7 +37,6 @@ from gpusched.api.meta.identity import (
 )
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod import wire as pod_wire
-from gpusched.api.pod.extended_requests import has_extended, read_extended_requests
 from gpusched.api.pod.gang_annotations import (
     KAI_SUB_GROUP,
     MAX_EXEC_LABEL,
@@ -55,7 +54,16 @@ from gpusched.api.pod.gang_membership import (
     rank_block,
     read_gang_membership,
 )
-from gpusched.api.pod.pod import GANG_WHOLE, GangMembership, KubeletRefusal, Pod, PodClass, PodPhase
+from gpusched.api.pod.pod import (
+    FAILED,
+    GANG_WHOLE,
+    PENDING,
+    GangMembership,
+    KubeletRefusal,
+    Pod,
+    PodClass,
+    PodPhase,
+)
 from gpusched.api.pod.pod_class import PodClasses, read_pod_requests
 from gpusched.api.pod.requests import readable_requests
 from gpusched.base.limits import FOREIGN_TEXT_MAX, TEXT_MAX
@@ -65,7 +73,7 @@ DEFAULT_SCHEDULER: Final = "default-scheduler"
 _JOB_INDEX: Final = "batch.kubernetes.io/job-completion-index"
 _POD_INDEX: Final = "apps.kubernetes.io/pod-index"
 _RANK_MAX: Final = 2**31 - 1
-_PHASES: Final = {"": PodPhase.PENDING, **{phase.value: phase for phase in PodPhase}}
+_PHASES: Final = {"": PENDING, **{phase.value: phase for phase in PodPhase}}
 _REFUSALS: Final = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError"})
 _LACKS: Final = "OutOf"
 """Begins what the kubelet says of each resource: ``OutOfcpu``, ``OutOfnvidia.com/gpu``."""
@@ -106,13 +114,12 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     phase = _PHASES.get(status.phase)
     if phase is None:
         raise InvalidObject("status.phase", f"{quoted(status.phase)} is no phase of a pod")
-    pod_class = _classes.class_of(
+    pod_class, extended = _classes.content_of(
         spec,
         status if spec.node_name else None,
         read_gpu_share(labels, notes),
         namespace=metadata.namespace,
     )
-    extended = read_extended_requests(spec) if has_extended(pod_class.requests) else ()
     bound = _NOT_BOUND
     if spec.node_name and notes is not None:
         bound = _binding_notes(notes, pod_class, of_claims=bool(pod_class.claims or extended))
@@ -126,6 +133,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
     native = (spec.scheduling_group and spec.scheduling_group.pod_group_name) or ""
     group = intern(read_group_name(labels, notes, native))
     wishes = read_gang_annotations(notes)
+    of_controller = has_controller_labels(labels)
     claims, own_claims = _claims(metadata.name, spec.volumes) if spec.volumes else ((), ())
     return Pod(
         namespace=intern(metadata.namespace),
@@ -144,7 +152,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         role=intern(read_role(labels, notes)),
         sub_group=labels.get(SUB_GROUP_LABEL) or labels.get(KAI_SUB_GROUP, ""),
         hints=wishes,
-        rank=_rank(labels, notes),
+        rank=_rank(labels, notes, of_controller=of_controller),
         node=intern(spec.node_name),
         phase=phase,
         deleting=metadata.deletion_timestamp is not None,
@@ -164,11 +172,11 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         nominated=intern(status.nominated_node_name or ""),
         may_preempt=spec.preemption_policy != "Never",
         family=None if group else _family(spec, labels, notes, owner, wishes.min_member),
-        block=rank_block(labels) if has_controller_labels(labels) else 0,
+        block=rank_block(labels) if of_controller else 0,
         claims=claims,
         own_claims=own_claims,
         deadline_s=_deadline_s(spec.active_deadline_seconds or 0, labels),
-        refusal=_kubelet_refusal(status, scheduled) if phase is PodPhase.FAILED else None,
+        refusal=_kubelet_refusal(status, scheduled) if phase is FAILED else None,
         broken_since=_broken_since(status.conditions) if spec.node_name else 0.0,
         generated_claims=_generated_claims(status) if pod_class.claims else (),
         extended=extended,
@@ -201,16 +209,17 @@ def _claims(
     pod: str, volumes: Iterable[pod_wire.PodVolume]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Names of all claims that volumes are, and of those that are made for this pod."""
-    named: set[str] = set()
-    own: set[str] = set()
+    named: list[str] = []
+    own: list[str] = []
     for each in volumes:
-        if each.persistent_volume_claim is not None:
-            named.add(each.persistent_volume_claim.claim_name)
+        claim = each.persistent_volume_claim
+        if claim is not None:
+            named.append(claim.claim_name)
         elif each.ephemeral is not None:
-            own.add(f"{pod}-{each.name}")
-    if not named and not own:
-        return (), ()
-    return tuple(sorted(named | own)), tuple(sorted(own))
+            own.append(f"{pod}-{each.name}")
+    if not own and len(named) < 2:
+        return tuple(named), ()
+    return tuple(sorted({*named, *own})), tuple(sorted(set(own)))
 
 
 def _deadline_s(own: int, labels: Mapping[str, str]) -> int:
@@ -219,8 +228,7 @@ def _deadline_s(own: int, labels: Mapping[str, str]) -> int:
     return min(own, by_label) if own and by_label else own or by_label
 
 
-@attrs.frozen(slots=True)
-class _BindingNotes:
+class _BindingNotes(NamedTuple):
     """What annotations tell of a binding; ``doubt`` is why the slots do not count."""
 
     slots: int = 0
@@ -321,13 +329,15 @@ def _shared_owner(kind: str, name: str, uid: str) -> Owner:
     return Owner(kind, name, UID(uid))
 
 
-def _rank(labels: Mapping[str, str], notes: pod_wire.PodAnnotations | None) -> int:
+def _rank(
+    labels: Mapping[str, str], notes: pod_wire.PodAnnotations | None, *, of_controller: bool
+) -> int:
     text = labels.get(_JOB_INDEX)
     if text is not None:
         return _index(text, f"metadata.labels[{_JOB_INDEX}]")
     if notes is not None and notes.job_index is not None:
         return _index(notes.job_index, f"metadata.annotations[{_JOB_INDEX}]")
-    if has_controller_labels(labels):
+    if of_controller:
         rank = controller_rank(labels)
         if rank >= 0:
             return rank

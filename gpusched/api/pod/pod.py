@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 import attrs
 import msgspec
@@ -34,6 +35,14 @@ class PodPhase(StrEnum):
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
+
+
+# Members of an enumeration are slow to look up before Python 3.12, and these are asked for at each turn.
+PENDING: Final = PodPhase.PENDING
+RUNNING: Final = PodPhase.RUNNING
+SUCCEEDED: Final = PodPhase.SUCCEEDED
+FAILED: Final = PodPhase.FAILED
+_ENDED: Final = (SUCCEEDED, FAILED)
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -249,9 +258,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def finished(self) -> bool:
         """Whether it will never run again and holds nothing."""
-        return self.phase in (PodPhase.SUCCEEDED, PodPhase.FAILED)
+        return self.phase in _ENDED
 
     @property
     def holds(self) -> bool:
         """Whether it takes room on its node."""
-        return bool(self.node) and not self.finished
+        return bool(self.node) and self.phase not in _ENDED

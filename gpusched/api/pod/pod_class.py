@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from gpusched.api.affinity import decode
-from gpusched.api.devices.dynamic.claims import PodClaim
+from gpusched.api.devices.dynamic.claims import ExtendedRequest, PodClaim
 from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import accelerator, gpu_request
 from gpusched.api.meta.fields import decode_part
@@ -26,6 +26,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod import requests
 from gpusched.api.pod import wire as pod_wire
+from gpusched.api.pod.extended_requests import has_extended, read_extended_requests
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.pod.requests import NO_GRANTS, PodGrants, read_grants
 from gpusched.base.limits import CLASS_BYTES_MAX
@@ -36,13 +37,14 @@ _ENTRY_BYTES: Final = 512
 """What an entry costs beside the text of its key, by estimate."""
 
 _Key = tuple[bytes | bool | str, ...]
+_SpecContent = tuple[PodClass, tuple[ExtendedRequest, ...]]
 
 
 class PodClasses:
     """The interning table; one for each process, used in one thread."""
 
     def __init__(self) -> None:
-        self._by_bytes: dict[_Key, PodClass] = {}
+        self._by_bytes: dict[_Key, _SpecContent] = {}
         self._bytes = 0
         self._by_digest: WeakValueDictionary[str, PodClass] = WeakValueDictionary()
 
@@ -54,7 +56,18 @@ class PodClasses:
         *,
         namespace: str = "",
     ) -> PodClass:
-        """The class of a pod with this spec.
+        """The class of a pod with this spec; see ``content_of``."""
+        return self.content_of(spec, status, share, namespace=namespace)[0]
+
+    def content_of(
+        self,
+        spec: pod_wire.PodSpec,
+        status: pod_wire.PodStatus | None = None,
+        share: GpuShare | None = None,
+        *,
+        namespace: str = "",
+    ) -> _SpecContent:
+        """The class of a pod with this spec, and its requests for extended resources.
 
         Args:
             spec: of the pod.
@@ -78,41 +91,42 @@ class PodClasses:
         if known is not None:
             return known
         kept = self.intern(_parse(spec, granted, share, namespace))
-        self._remember(key, kept)
-        return kept
+        extended = read_extended_requests(spec) if has_extended(kept.requests) else ()
+        self._remember(key, (kept, extended))
+        return kept, extended
 
     def intern(self, made: PodClass) -> PodClass:
         """The one object for classes of this content."""
         return self._by_digest.setdefault(made.digest, made)
 
-    def _remember(self, key: _Key, pod_class: PodClass) -> None:
+    def _remember(self, key: _Key, content: _SpecContent) -> None:
         size = _ENTRY_BYTES + sum(len(part) for part in key if isinstance(part, bytes))
         if self._bytes + size > CLASS_BYTES_MAX:
             self._by_bytes.clear()
             self._bytes = 0
-        self._by_bytes[key] = pod_class
+        self._by_bytes[key] = content
         self._bytes += size
 
 
 def _key(spec: pod_wire.PodSpec) -> _Key:
-    parts: list[bytes | bool | str] = [
-        bytes(spec.node_selector),
-        bytes(spec.affinity),
-        bytes(spec.tolerations),
-        bytes(spec.topology_spread_constraints),
-        bytes(spec.resource_claims),
-        bytes(spec.resources),
-        bytes(spec.overhead),
-        has_claims(spec),
-    ]
+    rules = (
+        spec.node_selector,
+        spec.affinity,
+        spec.tolerations,
+        spec.topology_spread_constraints,
+        spec.resource_claims,
+        spec.resources,
+        spec.overhead,
+    )
+    parts: list[bytes | bool | str] = [bytes(raw) if raw else b"" for raw in rules]
+    parts.append(has_claims(spec))
     for each in spec.containers or ():
-        parts.append(bytes(each.resources))
-        parts.append(bytes(each.ports))
+        ports = each.ports
+        parts += (each.name, bytes(each.resources), bytes(ports) if ports else b"")
     for each in spec.init_containers or ():
         # The flag also tells where the init containers begin.
         parts.append(each.restart_policy == _SIDECAR)
-        parts.append(bytes(each.resources))
-        parts.append(bytes(each.ports))
+        parts += (each.name, bytes(each.resources), bytes(each.ports))
     return tuple(parts)
 
 

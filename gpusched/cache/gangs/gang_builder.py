@@ -44,7 +44,7 @@ from gpusched.cache.gangs.gang import Gang, GangSpec, spec_from_job, spec_from_p
 from gpusched.cache.gangs.holds import HELD, hold_message
 from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.priority import CountedPriority, QuotaStore
-from gpusched.cache.ledger import HoldingState, Ledger
+from gpusched.cache.ledger import CONFIRMED, Ledger
 from gpusched.cache.store import KindStore
 
 
@@ -383,7 +383,7 @@ class GangBuilder:
         return {
             pod.uid: (
                 held.node,
-                bool(pod.node) or held.hold is HoldingState.CONFIRMED,
+                bool(pod.node) or held.hold is CONFIRMED,
                 ledger.slots_of(held),
             )
             for pod in pods

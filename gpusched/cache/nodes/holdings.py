@@ -7,7 +7,7 @@ from gpusched.api.meta.identity import Rejected
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import Pod
-from gpusched.cache.ledger import Holding, HoldingState, gpus_of
+from gpusched.cache.ledger import CONFIRMED, Holding, HoldingState, gpus_of
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.cache.nodes.pods_by_node import pod_for_pod_rules
 
@@ -27,7 +27,7 @@ def bound_holding(pod: Pod, *, ours: bool, sealed: bool) -> Holding:
         gpu=of.gpu,
         gpus=of.gpus,
         slots=pod.slots,
-        hold=HoldingState.CONFIRMED,
+        hold=CONFIRMED,
         leaving=pod.deleting,
         ours=ours,
         sealed=sealed,
@@ -71,7 +71,7 @@ def rejected_holding(item: Rejected, *, sealed: bool) -> Holding | None:
         gpu=gpu,
         gpus=gpus,
         slots=charge.slots if gpus else 0,
-        hold=HoldingState.CONFIRMED,
+        hold=CONFIRMED,
         sealed=sealed,
     )
 

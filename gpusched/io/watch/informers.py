@@ -139,17 +139,18 @@ class KindEventHandler:
 
     def apply(self, event_type: str, item: Any) -> None:
         """ADDED, MODIFIED or DELETED."""
+        key = _key(item)
         if self.touched is not None:
-            self.touched.add(_key(item))
+            self.touched.add(key)
         if event_type == "DELETED":
-            self._dropped(_key(item))
+            self._dropped(key)
             return
         self.before(item)
         self._left_out.discard(item.uid)
         try:
-            self._put(_key(item), item)
+            self._put(key, item)
         except Exception as error:  # noqa: BLE001 - one object must not end what reads the others
-            self.on_contained("taking in", error, _key(item))
+            self.on_contained("taking in", error, key)
             self._put_rejected(item, error)
             return
         if isinstance(item, Rejected):

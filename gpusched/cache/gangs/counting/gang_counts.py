@@ -11,7 +11,7 @@ import attrs
 from gpusched.api.meta.codec import KEYS_TOLD_MAX
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import NOTHING, Resources
-from gpusched.api.pod.pod import Pod, PodClass, PodPhase
+from gpusched.api.pod.pod import FAILED, RUNNING, SUCCEEDED, Pod, PodClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE
 from gpusched.cache.gangs.gang import Gang, GangSpec, Placed, make_pod_sets
 
@@ -51,15 +51,15 @@ def _count_members(
         if member is not None:
             found.holding.append(pod.pod_class)
         if finished:
-            found.succeeded += pod.phase is PodPhase.SUCCEEDED
-            found.failed += pod.phase is PodPhase.FAILED
+            found.succeeded += pod.phase is SUCCEEDED
+            found.failed += pod.phase is FAILED
         elif pod.deleting:
             found.leaving += 1
             if member is not None:
                 found.going.append(member)
         elif member is not None:
             found.placed.append(member)
-            found.running += pod.phase is PodPhase.RUNNING
+            found.running += pod.phase is RUNNING
         elif pod.gated:
             found.gated += 1
             found.gates.update(pod.gates)
@@ -149,7 +149,7 @@ def _ready_roles(
         return ()
     ready = [member.pod.role for member in placed]
     if origin.counts_succeeded:
-        ready += [pod.role for pod in pods if pod.phase is PodPhase.SUCCEEDED]
+        ready += [pod.role for pod in pods if pod.phase is SUCCEEDED]
     return tuple(sorted(Counter(ready).items()))
 
 
@@ -160,7 +160,7 @@ def _ready_sub_groups(
         return ()
     ready = [member.pod.sub_group for member in placed]
     if origin.counts_succeeded:
-        ready += [pod.sub_group for pod in pods if pod.phase is PodPhase.SUCCEEDED]
+        ready += [pod.sub_group for pod in pods if pod.phase is SUCCEEDED]
     return tuple(sorted(Counter(ready).items()))
 
 
