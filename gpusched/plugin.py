@@ -31,7 +31,7 @@ from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.queue.budget import format_gpu_hours
 from gpusched.api.queue.queue import Queue, QueueUsage
-from gpusched.api.queue.user_limits import UserLimit, account_of
+from gpusched.api.queue.user_limits import RUNNING_GANGS, UserLimit, account_of
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim, VolumeCatalog
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.queues.tree import QueueNode
@@ -101,6 +101,7 @@ __all__ = [
     "PODS",
     "PREEMPT",
     "RECLAIM",
+    "RUNNING_GANGS",
     "Action",
     "ActionNeeds",
     "BudgetUse",

@@ -572,6 +572,7 @@ class Cache:
                 leaving=self.families.leaving_by_queue(),
                 capacity=self._capacity.sum_nodes(nodes).plus(self.charges.devices.everywhere),
                 elsewhere=self.part.held_elsewhere(self.queues.items.values()),
+                users_here=self.part.users_here(self.queues.items.values()),
             ),
             namespaces={key.name: item for key, item in self.namespaces.items.items()},
             topologies=tuple(item for _, item in sorted(self.topologies.items.items())),

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
+from gpusched.api.pod.pod import PodClass
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.snapshot import Snapshot
+
+PlacedPods = Sequence[tuple[PodClass, str]]
+"""Classes of pods, and the names of the nodes that they get."""
 
 
 class ClusterPart:
@@ -33,6 +37,13 @@ class ClusterPart:
         """The parts of capabilities that are not to be used here, by queue."""
         return {}
 
+    def users_here(self, _queues: Collection[Queue]) -> Mapping[str, Mapping[str, Resources]]:
+        """What users and groups may have here, by queue that limits them and by account.
+
+        Queues that are not named are not divided; accounts that are not named have nothing here.
+        """
+        return {}
+
     def note_snapshot(self, _snapshot: Snapshot) -> None:
         """This is what a session will decide about."""
 
@@ -41,12 +52,12 @@ class ClusterPart:
         """Whether what concerns the cluster as a whole is decided and told here: Reservations, Topologies."""
         return True
 
-    def start_gang(self, _gang: GangKey, _path: tuple[str, ...], _requests: Resources) -> str:
+    def start_gang(self, _gang: GangKey, _path: tuple[str, ...], _pods: PlacedPods) -> str:
         """Count the start of a gang; why it must not start now, empty when it is counted.
 
         Args:
             _path: names of its queue and the queues above it.
-            _requests: of the pods that are bound.
+            _pods: that are bound.
         """
         return ""
 

@@ -11,12 +11,17 @@ from typing import Final
 import msgspec
 
 from gpusched.api.affinity.selector import NodeTerm, Toleration
+from gpusched.api.meta.pool_resources import pool_of
 from gpusched.base.errors import GpuschedError
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 """The last one that is known here; a board of a later format is not touched."""
+_WITHOUT_USERS: Final = 2
+"""The format of boards on which nothing is granted to users or in node pools: earlier versions would start more."""
 _WITHOUT_LENT_NODES: Final = 1
 """The format of boards on which no node is lent: earlier versions would forget who has it."""
+COUNTS_USERS_AND_POOLS: Final = 1
+"""What a daemon counts that grants users and node pools by shard, beside queues."""
 KEY: Final = "board"
 Amounts = dict[str, int]
 
@@ -74,6 +79,8 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             gang waits for.
         idle: number of nodes that it would lend.
         wish: for nodes of other shards; None for no.
+        pools: base units of the nodes, by dimension that queues count.
+        counts: ``COUNTS_USERS_AND_POOLS`` from versions on whose daemons count that.
         strays, stray_nodes: number of nodes that belong to no shard or to several, as its holder sees them,
             and sentences about some of them.
     """
@@ -91,20 +98,23 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     free: Amounts = {}
     idle: int = 0
     wish: NodeWish | None = None
+    pools: Amounts = {}
+    counts: int = 0
     strays: int = 0
     stray_nodes: list[str] = []
 
 
 class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What one shard has of a queue, in base units.
+    """What one shard has of an account, in base units: of a queue, or of a user or group in one.
 
     Attributes:
-        granted: the most that the queue and all below it may hold in the shard.
+        granted: the most that the queue and all below it, or the user, may hold in the shard.
         used: what they hold.
         next: what they would hold with the first gang that waits for a grant.
         wanted: what they would hold with all of them.
         demand: what they would hold with every gang that waits, for whatever reason.
         since: seconds since the epoch at which the first of these was made.
+        users: of a queue, for whom of its users rows of their own are counted: see ``accounts.users_counted``.
     """
 
     granted: Amounts = {}
@@ -113,6 +123,7 @@ class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wanted: Amounts = {}
     demand: Amounts = {}
     since: float = 0.0
+    users: str = ""
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +132,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         layout: digest of the layout in force; nobody of another one decides.
         shards: entries by shard.
-        grants: rows by queue and shard.
+        grants: rows by account and shard.
         owners: shards of gangs that are not in the one where they began, by hash.
         nodes: shards of nodes that are lent, by name.
     """
@@ -133,9 +144,9 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, str] = {}
     nodes: dict[str, str] = {}
 
-    def row(self, queue: str, shard: str) -> GrantRow:
-        """What a shard has of a queue."""
-        return self.grants.get(queue, {}).get(shard, _NO_ROW)
+    def row(self, account: str, shard: str) -> GrantRow:
+        """What a shard has of an account."""
+        return self.grants.get(account, {}).get(shard, _NO_ROW)
 
 
 _NO_ROW: Final = GrantRow()
@@ -170,5 +181,18 @@ def decode_board(text: str) -> Board:
 
 def encode_board(board: Board) -> str:
     """The text of a board."""
-    written = FORMAT if board.nodes else _WITHOUT_LENT_NODES
+    written = _WITHOUT_USERS if board.nodes else _WITHOUT_LENT_NODES
+    if _grants_users_or_pools(board):
+        written = FORMAT
     return msgspec.json.encode(msgspec.structs.replace(board, format=written)).decode()
+
+
+def _grants_users_or_pools(board: Board) -> bool:
+    """Whether every daemon counts users and node pools, and something of them is granted."""
+    if any(each.counts < COUNTS_USERS_AND_POOLS for each in board.shards.values()):
+        return False
+    return any(
+        "/" in account or any(amount and pool_of(name) for name, amount in row.granted.items())
+        for account, rows in board.grants.items()
+        for row in rows.values()
+    )

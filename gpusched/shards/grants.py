@@ -11,9 +11,7 @@ from collections.abc import Collection, Mapping
 
 import msgspec
 
-from gpusched.cache.gangs.gang import Gang
 from gpusched.shards.board import Amounts, GrantRow
-from gpusched.shards.handover import smallest_start
 
 
 def divide_evenly(amount: int, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -89,7 +87,7 @@ def settle_grants(
     rows: Mapping[str, GrantRow],
     mine: Collection[str],
     *,
-    may_raise: bool,
+    may_raise: Collection[str],
 ) -> dict[str, Amounts]:
     """New grants of one's own shards.
 
@@ -97,7 +95,7 @@ def settle_grants(
         capability: of the queue, in base units.
         rows: of all shards, with what one's own use and want now.
         mine: shards of which this daemon holds the Leases.
-        may_raise: False while the use of some shard has not been counted.
+        may_raise: names of which every shard has counted its use.
     """
     goals = grant_goals(capability, rows)
     granted = {shard: dict(row.granted) for shard, row in rows.items()}
@@ -114,27 +112,33 @@ def settle_grants(
                 free += before - granted[shard][name]
         for shard in sorted(mine):
             before, goal = granted[shard].get(name, 0), goals[shard][name]
-            more = min(goal - before, free) if may_raise else 0
+            more = min(goal - before, free) if name in may_raise else 0
             granted[shard][name] = max(before + max(0, more), rows[shard].used.get(name, 0))
             free -= granted[shard][name] - before
     return {shard: granted[shard] for shard in mine}
 
 
-def row_with_gang(row: GrantRow, gang: Gang, most: Amounts) -> GrantRow:
-    """The row with a gang that waits for a part of the capability, after those that came before it.
+def row_with_asked(
+    row: GrantRow, least: Amounts, everything: Amounts, most: Amounts, *, since: float
+) -> GrantRow:
+    """The row with a gang that waits for a part of an account, after those that came before it.
 
     Args:
-        row: of its queue, or of one above.
-        gang: that waits.
-        most: the queue's capability.
+        row: of the account.
+        least: what the gang starts with.
+        everything: that its members ask for.
+        most: the limits of the account.
+        since: when it was made.
     """
-    asked = gang.pending_requests
+    names = row.used
     wanted = {
-        name: max(amount, min(most.get(name, 0), amount + asked.get(name)))
-        for name, amount in row.wanted.items()
+        name: max(
+            amount := row.wanted.get(name, row.used[name]),
+            min(most.get(name, 0), amount + everything.get(name, 0)),
+        )
+        for name in names
     }
     if row.since:
         return msgspec.structs.replace(row, wanted=wanted)
-    least = smallest_start(gang)
-    reached = {name: amount + least.get(name) for name, amount in row.used.items()}
-    return msgspec.structs.replace(row, wanted=wanted, next=reached, since=gang.created)
+    reached = {name: amount + least.get(name, 0) for name, amount in row.used.items()}
+    return msgspec.structs.replace(row, wanted=wanted, next=reached, since=since)

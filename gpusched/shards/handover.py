@@ -27,7 +27,10 @@ LACKS_ROOM: Final = frozenset(
         Reason.RESERVED,
     }
 )
-LACKS_QUOTA: Final = frozenset({Reason.QUOTA_EXCEEDED, Reason.WAITING_FOR_QUOTA})
+LACKS_GRANTS: Final = frozenset(
+    {Reason.QUOTA_EXCEEDED, Reason.WAITING_FOR_QUOTA, Reason.USER_LIMIT}
+)
+"""Reasons of gangs that may wait for what their queue, or their user, is granted in the shard."""
 
 
 LOOKED_AT: Final = 256

@@ -15,20 +15,23 @@ import msgspec
 from gpusched import __version__
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.meta.identity import GangKey
-from gpusched.api.meta.resources import Resources, total
+from gpusched.api.meta.pool_resources import dimension
+from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
 from gpusched.cache.gangs.gang import Gang
-from gpusched.cache.part import ClusterPart
+from gpusched.cache.part import ClusterPart, PlacedPods
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
-from gpusched.shards.board import Amounts, Board, GrantRow, ShardEntry
-from gpusched.shards.grants import divide_by_demand, row_with_gang, settle_grants
+from gpusched.shards.account_grants import AccountGrants, users_here
+from gpusched.shards.accounts import has_divided_limits, has_undivided_limits
+from gpusched.shards.board import COUNTS_USERS_AND_POOLS, Board, ShardEntry
+from gpusched.shards.grants import divide_by_demand
 from gpusched.shards.handover import (
-    LACKS_QUOTA,
+    LACKS_GRANTS,
     LACKS_ROOM,
     fits_nowhere,
     next_shard,
@@ -94,14 +97,13 @@ class ShardPart(ClusterPart):
     knows: Callable[[GangKey], bool] = lambda _key: True
     _keys: dict[str, GangKey] = attrs.Factory(dict)
     _hashes: dict[GangKey, str] = attrs.Factory(dict)
-    _used: dict[str, dict[str, Amounts]] = attrs.Factory(dict)
-    _rows: dict[str, dict[str, GrantRow]] = attrs.Factory(dict)
+    _grants: AccountGrants = attrs.Factory(AccountGrants)
     _entries: dict[str, ShardEntry] = attrs.Factory(dict)
-    _capabilities: dict[str, Amounts] = attrs.Factory(dict)
     _undivided: set[str] = attrs.Factory(set)
     _blocked: set[GangKey] = attrs.Factory(set)
     _ungranted: set[GangKey] = attrs.Factory(set)
     """Those of ``_blocked`` that what is granted to another shard held here would be enough for."""
+    _short_of_room: set[GangKey] = attrs.Factory(set)
     _too_large: set[GangKey] = attrs.Factory(set)
     _lacking: list[Gang] = attrs.Factory(list)
     _since: dict[GangKey, float] = attrs.Factory(dict)
@@ -161,95 +163,71 @@ class ShardPart(ClusterPart):
         return [self._share(queue) for queue in queues]
 
     def _share(self, queue: Queue) -> Queue:
-        if not queue.deserved and not queue.guarantee:
+        pools = queue.node_pools
+        if queue.pool_deserved:
+            pools = tuple(
+                attrs.evolve(pool, deserved=self._divided(queue.name, pool.deserved, pool.name))
+                for pool in pools
+            )
+        elif not queue.deserved and not queue.guarantee:
             return queue
         return attrs.evolve(
             queue,
             deserved=self._divided(queue.name, queue.deserved),
             guarantee=self._divided(queue.name, queue.guarantee),
+            node_pools=pools,
         )
 
-    def _divided(self, queue: str, amounts: Resources) -> Resources:
+    def _divided(self, queue: str, amounts: Resources, pool: str = "") -> Resources:
         if not amounts:
             return amounts
         here: dict[str, int] = {}
-        for name, amount in amounts.items:
+        for resource, amount in amounts.items:
+            name = dimension(resource, pool) if pool else resource
             demand = {
                 shard: row.demand.get(name, 0)
                 for shard, row in self.board.grants.get(queue, {}).items()
             }
             room = {
-                shard: self.board.shards[shard].total.get(name, 0)
-                for shard in self.layout.names
-                if shard in self.board.shards
+                shard: (entry.pools if pool else entry.total).get(name, 0)
+                for shard, entry in self.board.shards.items()
+                if shard in self.layout.names
             }
             unit = 1000 if amount % 1000 == 0 else 1
             parts = divide_by_demand(amount, demand, room, unit=unit)
-            here[name] = sum(part for shard, part in parts.items() if shard in self.held)
+            here[resource] = sum(part for shard, part in parts.items() if shard in self.held)
         return Resources.of(here)
+
+    @property
+    def _boards(self) -> tuple[Board, ...]:
+        """Boards that may be the one in force, that which was read last before others."""
+        return (self.board, *self.sent)
 
     def held_elsewhere(self, queues: Collection[Queue]) -> Mapping[str, Resources]:
         """The parts of capabilities that these shards are not granted, by queue."""
-        return {queue.name: self._elsewhere(queue) for queue in queues if queue.capability}
-
-    def _elsewhere(self, queue: Queue) -> Resources:
-        most = dict(queue.capability.items)
-        over = self._overcommitted(queue.name, most)
-        granted = {
-            name: sum(self._granted(queue.name, shard, name) for shard in self.held)
-            for name in most.keys() - over
+        return {
+            queue.name: self._grants.held_elsewhere(queue, self._boards, self.held)
+            for queue in queues
+            if queue.capability or queue.pool_capability
         }
-        return Resources.of(
-            {name: max(0, amount - granted.get(name, 0)) for name, amount in most.items()}
-        )
 
-    def _granted(self, queue: str, shard: str, name: str) -> int:
-        return min(
-            board.row(queue, shard).granted.get(name, 0) for board in (self.board, *self.sent)
-        )
-
-    def _overcommitted(self, queue: str, most: Amounts) -> frozenset[str]:
-        """Resources of which all shards together are granted more than there may be: it was lowered."""
-        rows = self.board.grants.get(queue, {}).values()
-        return frozenset(
-            name
-            for name, amount in most.items()
-            if sum(row.granted.get(name, 0) for row in rows) > amount
-        )
+    def users_here(self, queues: Collection[Queue]) -> Mapping[str, Mapping[str, Resources]]:
+        """What users and groups may have in these shards, by queue that limits them and by account."""
+        return users_here(queues, self._boards, self.held)
 
     def note_snapshot(self, snapshot: Snapshot) -> None:
-        """Count what queues hold in each shard, before anything more is started."""
+        """Count what queues and users hold in each shard, before anything more is started."""
         tree = snapshot.queues.queues
-        undivided = {name for name, node in tree.items() if _has_undivided_limits(node.queue)}
-        self._undivided = {name for name, node in tree.items() if undivided & {*node.path}}
-        limited = {name: _divided_resources(node.queue) for name, node in tree.items()}
-        self._capabilities = {
-            name: dict(node.queue.capability.items)
+        first = self.board.shards.get(self.layout.names[0], ShardEntry())
+        divides = first.counts >= COUNTS_USERS_AND_POOLS or self.tells_cluster
+        undivided = {
+            name
             for name, node in tree.items()
-            if node.queue.capability
+            if has_undivided_limits(node.queue) or (not divides and has_divided_limits(node.queue))
         }
-        self._count_used(snapshot, limited)
+        self._undivided = {name for name, node in tree.items() if undivided & {*node.path}}
+        self._grants.count_used(snapshot, self.held, self.shard_of_gang)
         self._pass_to_preferred(snapshot)
-
-    def _count_used(self, snapshot: Snapshot, limited: Mapping[str, frozenset[str]]) -> None:
-        tree = snapshot.queues.queues
-        if len(self.held) == 1:
-            (shard,) = self.held
-            self._used = {
-                shard: {
-                    queue: {name: tree[queue].allocated.get(name) for name in names}
-                    for queue, names in limited.items()
-                }
-            }
-            return
-        used: dict[str, dict[str, Amounts]] = {shard: {} for shard in self.held}
-        for gang in snapshot.placed_gangs.values():
-            own = used.setdefault(self.shard_of_gang(gang.key), {})
-            for queue in snapshot.queues.path(gang.queue):
-                amounts = own.setdefault(queue, {})
-                for name in limited.get(queue, ()):
-                    amounts[name] = amounts.get(name, 0) + gang.allocated.get(name)
-        self._used = used
 
     def _pass_to_preferred(self, snapshot: Snapshot) -> None:
         """Pass gangs on, before they are placed, that have been in no other shard and prefer one that has room."""
@@ -266,32 +244,25 @@ class ShardPart(ClusterPart):
                 moved.append(gang.key)
         self.moved(moved)
 
-    def start_gang(self, gang: GangKey, path: tuple[str, ...], requests: Resources) -> str:
+    def start_gang(self, gang: GangKey, path: tuple[str, ...], pods: PlacedPods) -> str:
         """Count the start of a gang; why it must not start now, empty when it is counted."""
         if not self.takes_gang(gang):
             return f"{gang} is passed on to another shard"
         shard = self.shard_of_gang(gang)
         if shard != self.layout.names[0] and path and path[0] in self._undivided:
             return f"gangs of queue {path[0]} start in shard {self.layout.names[0]} alone"
-        used = self._used.setdefault(shard, {})
-        for queue in path:
-            for name in self._capabilities.get(queue, ()):
-                need = requests.get(name)
-                if need and used.get(queue, {}).get(name, 0) + need > self._granted(
-                    queue, shard, name
-                ):
-                    self._ungranted.add(gang)
-                    return f"queue {queue} is not granted so much of {name} in shard {shard}"
-        self._ungranted.discard(gang)
-        for queue in path:
-            amounts = used.setdefault(queue, {})
-            for name, amount in requests.items:
-                amounts[name] = amounts.get(name, 0) + amount
-        return ""
+        charges = dict(self._grants.accounts.charges(gang, path, pods))
+        error = self._grants.start_error(charges, shard, self._boards)
+        if error:
+            self._ungranted.add(gang)
+        else:
+            self._ungranted.discard(gang)
+        return error
 
     def take_effect(self, cache: Cache) -> None:
         """Have the cache decide about what is held now, which is more, or less, than before."""
         cache.part = self
+        self._grants.accounts.find_node = cache.rows.find_any
         cache.families.takes_gang = self.takes_gang
         cache.rows.use_part(self.takes_node, self.closes_node, self.forget_node)
         cache.families.mark_all_seen()
@@ -311,47 +282,46 @@ class ShardPart(ClusterPart):
         started = {each.gang for each in plan.binds} - self._ungranted
         waiting = [gang for gang in snapshot.gangs if gang.pod_sets and gang.key not in started]
         self._note_reasons(waiting, plan)
-        self._note_needs(snapshot, waiting)
+        self._grants.note_needs(
+            waiting, self._gangs_that_ask(waiting), self.held, self.shard_of_gang, self.board
+        )
+        self.counted = self.held
         self._note_entries(snapshot, waiting)
         self._pass_on(waiting, plan, snapshot.now)
         self._lend_nodes(snapshot, plan, promised)
 
     def _note_reasons(self, waiting: list[Gang], plan: Plan) -> None:
-        self._blocked &= {gang.key for gang in waiting}
+        known = {gang.key for gang in waiting}
+        self._blocked &= known
         for status in plan.gangs:
             reason = (status.pending_reason or status.scheduled).reason
-            if reason in LACKS_QUOTA:
+            if reason in LACKS_GRANTS:
                 self._blocked.add(status.gang)
             else:
                 self._blocked.discard(status.gang)
         self._blocked |= self._ungranted
+        self._short_of_room &= known
+        self._short_of_room |= {
+            status.gang for status in plan.gangs if status.scheduled.reason in LACKS_ROOM
+        }
+        self._short_of_room -= {
+            status.gang for status in plan.gangs if status.scheduled.reason not in LACKS_ROOM
+        }
 
-    def _note_needs(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
-        asked: dict[tuple[str, str], list[Resources]] = {}
+    def _gangs_that_ask(self, waiting: list[Gang]) -> dict[GangKey, bool]:
+        """Gangs that wait for what these shards may not use, and whether nodes that no pool limits are full."""
+        found = {
+            gang.key: gang.key in self._short_of_room
+            for gang in waiting
+            if gang.key in self._blocked
+        }
         for gang in waiting:
             shard = self.shard_of_gang(gang.key)
-            for name in snapshot.queues.path(gang.queue):
-                asked.setdefault((name, shard), []).append(gang.pending_requests)
-        rows: dict[str, dict[str, GrantRow]] = {}
-        for name, node in snapshot.queues.queues.items():
-            names = _divided_resources(node.queue)
-            for shard in self.held if names else ():
-                held = self._used.get(shard, {}).get(name, {})
-                used = {each: held.get(each, 0) for each in names}
-                more = total(asked.get((name, shard), ()))
-                demand = {each: amount + more.get(each) for each, amount in used.items()}
-                rows.setdefault(name, {})[shard] = GrantRow(
-                    used=used, next=used, wanted=used, demand=demand
-                )
-        blocked = [gang for gang in waiting if gang.key in self._blocked]
-        for gang in sorted(blocked, key=lambda each: (each.created, each.key)):
-            shard = self.shard_of_gang(gang.key)
-            for name in snapshot.queues.path(gang.queue):
-                row, most = rows.get(name, {}).get(shard), self._capabilities.get(name)
-                if row is not None and most is not None:
-                    rows[name][shard] = row_with_gang(row, gang, most)
-        self._rows = rows
-        self.counted = self.held
+            if gang.key in self._short_of_room and self._grants.lacks_pool(
+                gang, shard, self._boards
+            ):
+                found[gang.key] = True  # in node pools it is told as a lack of room
+        return found
 
     def _note_entries(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
         columns, strays, several = snapshot.nodes, self.nodes.strays, len(self.held) > 1
@@ -367,6 +337,8 @@ class ShardPart(ClusterPart):
                 first=self.first,
                 layout=self.layout.digest,
                 version=__version__,
+                counts=COUNTS_USERS_AND_POOLS,
+                pools=self._grants.accounts.totals(rows),
                 strays=len(strays),
                 stray_nodes=[
                     stray_node_message(*each) for each in sorted(strays.items())[:STRAYS_TOLD]
@@ -465,12 +437,6 @@ class ShardPart(ClusterPart):
         """Whether the layout of this daemon is the one that counts."""
         return self.board.layout == self.layout.digest
 
-    @property
-    def settled(self) -> bool:
-        """Whether what queues use has been counted in every shard."""
-        shards = self.board.shards
-        return all(name in shards and shards[name].settled for name in self.layout.names)
-
     def read(self, board: Board) -> None:
         """The board as it is now: gangs and grants follow it."""
         before, self.board = self.board, board
@@ -495,6 +461,7 @@ class ShardPart(ClusterPart):
             first=self.first,
             layout=self.layout.digest,
             version=__version__,
+            counts=COUNTS_USERS_AND_POOLS,
             settled=known.settled and known.layout == self.layout.digest and self.in_force,
         )
 
@@ -515,7 +482,7 @@ class ShardPart(ClusterPart):
         return msgspec.structs.replace(
             board,
             shards=shards,
-            grants=self._settled_grants(),
+            grants=self._grants.settled(self._boards, self.counted, self.layout.names),
             owners=self._owners(now),
             nodes=self.nodes.rows(board, self.held, now),
         )
@@ -530,31 +497,6 @@ class ShardPart(ClusterPart):
             settled=self.in_force and (shard in self.counted or known.settled),
             wanted="" if shard == self.first else known.wanted,
         )
-
-    def _settled_grants(self) -> dict[str, dict[str, GrantRow]]:
-        board = self.board
-        grants = {
-            queue: {shard: row for shard, row in rows.items() if shard not in self.counted}
-            for queue, rows in board.grants.items()
-        }
-        for queue, own in self._rows.items():
-            rows = {**grants.get(queue, {})}
-            for shard, row in own.items():
-                used = {
-                    name: max(amount, self._used.get(shard, {}).get(queue, {}).get(name, 0))
-                    for name, amount in row.used.items()
-                }
-                granted = {name: self._granted(queue, shard, name) for name in used}
-                rows[shard] = msgspec.structs.replace(row, used=used, granted=granted)
-            capability = self._capabilities.get(queue, {})
-            new = settle_grants(capability, rows, own, may_raise=self.settled)
-            grants[queue] = rows | {
-                shard: msgspec.structs.replace(
-                    rows[shard], granted={name: new[shard].get(name, 0) for name in capability}
-                )
-                for shard in own
-            }
-        return {queue: rows for queue, rows in sorted(grants.items()) if rows}
 
     def _owners(self, now: float) -> dict[str, str]:
         if now - self._looked >= FORGOTTEN_S:
@@ -577,17 +519,6 @@ class ShardPart(ClusterPart):
                 del owners[digits], self._gone_since[digits]
                 self._forget_gang(digits)
         return owners
-
-
-def _has_undivided_limits(queue: Queue) -> bool:
-    """Whether a queue limits what is counted over all gangs in it: its gangs are in one shard, where that is done."""
-    return queue.limits_users or queue.budget is not None or bool(queue.pool_capability)
-
-
-def _divided_resources(queue: Queue) -> frozenset[str]:
-    """Resources of which a queue has amounts that are divided between shards."""
-    amounts = (queue.capability, queue.deserved, queue.guarantee)
-    return frozenset(name for each in amounts for name, _ in each.items)
 
 
 def _may_move(gang: Gang) -> bool:

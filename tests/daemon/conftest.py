@@ -264,14 +264,20 @@ class World:
             },
         )
 
-    def group(self, name: str, *, queue: str = "default", **spec: Any) -> Obj:
+    def group(
+        self, name: str, *, queue: str = "default", annotations: Obj | None = None, **spec: Any
+    ) -> Obj:
         """A PodGroup."""
         return self.client.create(
             GROUPS,
             {
                 "apiVersion": "scheduling.gpusched.io/v1alpha1",
                 "kind": "PodGroup",
-                "metadata": {"name": name, "namespace": "default"},
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "annotations": annotations or {},
+                },
                 "spec": {"queue": queue, **spec},
             },
         )

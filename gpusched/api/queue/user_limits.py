@@ -17,6 +17,8 @@ from gpusched.api.meta.resources import NOTHING, Resources
 
 UNKNOWN_USER: Final = ""
 """The user of gangs whose creator is not known."""
+RUNNING_GANGS: Final = "running gangs"
+"""What an account has of ``maxRunning`` where that is counted beside resources; no resource has such a name."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

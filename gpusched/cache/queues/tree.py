@@ -40,7 +40,9 @@ class QueueNode:
         fault: what is wrong with it although nothing is frozen; empty for nothing.
         warning: what its owner should know; empty for nothing.
         rooted: whether its path leads to ``root``, so that it has a part in what there is.
-        elsewhere: the part of its capability that shards of other daemons may use.
+        elsewhere: the part of its capability, as a whole and in node pools, that shards of other daemons may use.
+        users_here: what users and groups may have here, by account, those without an entry nothing; None where all
+            that the queue gives them is given here.
     """
 
     queue: Queue
@@ -55,6 +57,7 @@ class QueueNode:
     warning: str = ""
     rooted: bool = True
     elsewhere: Resources = NOTHING
+    users_here: Mapping[str, Resources] | None = None
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -87,6 +90,7 @@ def build_tree(
     leaving: Mapping[str, Resources] | None = None,
     capacity: Resources = NOTHING,
     elsewhere: Mapping[str, Resources] | None = None,
+    users_here: Mapping[str, Mapping[str, Resources]] | None = None,
 ) -> QueueTree:
     """Put queues in their places.
 
@@ -97,6 +101,7 @@ def build_tree(
         leaving: the part of ``allocated`` that belongs to pods being deleted.
         capacity: allocatable of all nodes, for guarantees that exceed it.
         elsewhere: capability that is not to be used here, by name.
+        users_here: what users and groups may have here, by name and account; queues without an entry are not divided.
     """
     known = {queue.name: queue for queue in queues if queue.name != ROOT_QUEUE}
     bad = {each.key.name: each for each in rejected if each.key.name != ROOT_QUEUE}
@@ -125,17 +130,14 @@ def build_tree(
         )  # fmt: skip
         odd = "; ".join(told for told in (odd, conflicting_pools_message(queue, pools)) if told)
         nodes[name] = QueueNode(
-            queue,
-            path,
-            name not in parents,
-            astray or broken,
-            held.get(name, NOTHING),
-            going.get(name, NOTHING),
+            queue, path, name not in parents, astray or broken,
+            held.get(name, NOTHING), going.get(name, NOTHING),
             guarantee=NOTHING if astray or name in void or name in refused else queue.guarantee,
             limit=limit,
             fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
             warning=odd[:TEXT_MAX],
             rooted=not astray, elsewhere=(elsewhere or {}).get(name, NOTHING),
+            users_here=(users_here or {}).get(name),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
     return QueueTree(nodes, below)
@@ -156,13 +158,16 @@ class QueueTrees:
         leaving: Mapping[str, Resources],
         capacity: Resources,
         elsewhere: Mapping[str, Resources],
+        users_here: Mapping[str, Mapping[str, Resources]],
     ) -> QueueTree:
         """The tree; see ``build_tree``."""
-        made_of = ([*queues], allocated, [*rejected], leaving, capacity, elsewhere)
+        made_of = (
+            [*queues], allocated, [*rejected], leaving, capacity, elsewhere, users_here,
+        )  # fmt: skip
         if self._known is None or self._known[0] != made_of:
             tree = build_tree(
                 made_of[0], allocated, made_of[2], leaving=leaving, capacity=capacity,
-                elsewhere=elsewhere,
+                elsewhere=elsewhere, users_here=users_here,
             )  # fmt: skip
             self._known = (made_of, tree)
         return self._known[1]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.quantity import format_quantity
-from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod
@@ -93,8 +93,12 @@ def start_error(cache: Cache, gang: GangKey, path: tuple[str, ...], moves: Itera
         path: names of its queue and the queues above it.
         moves: what was decided, after ``recheck_placements``.
     """
-    found = [pod for move in moves if (pod := cache.find_pod(move[1])) is not None]
-    return cache.part.start_gang(gang, path, total(pod.pod_class.charged for pod in found))
+    pods = [
+        (pod.pod_class, node)
+        for _, uid, node, _, _ in moves
+        if (pod := cache.find_pod(uid)) is not None
+    ]
+    return cache.part.start_gang(gang, path, pods)
 
 
 def group_error(cache: Cache, gang: GangKey, generation: int) -> str:

@@ -14,7 +14,7 @@ from gpusched_plugins.queues.quota.budgets import (
     check_drained,
     drains_by_budget,
 )
-from gpusched_plugins.queues.quota.user_limits import check_user_limits
+from gpusched_plugins.queues.quota.user_limits import check_user_limits, others_text
 
 from gpusched.plugin import (
     ALLOW,
@@ -139,9 +139,7 @@ def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> V
             words = {
                 "need": format_quantity(need, resource=resource),
                 "held": format_quantity(holds.get(resource), resource=resource),
-                "others": f", with {format_quantity(others, resource=resource)} that other shards may use"
-                if others
-                else "",
+                "others": others_text(format_quantity(others, resource=resource)) if others else "",
                 "cap": format_quantity(cap, resource=resource),
                 "resource": resource,
                 "devices": view.devices_text(gang, resource),
@@ -237,12 +235,16 @@ class NodePoolCaps:
         self._view = view
         self._caps: dict[str, tuple[tuple[str, int], ...]] = {}
         """By queue, dimensions that it caps, with the caps."""
+        self._elsewhere: dict[tuple[str, str], int] = {}
+        """The part of a queue's cap of a dimension that other shards may use."""
         self._resources: set[str] = set()
         for node in view.queues():
             caps = node.queue.pool_capability.items
             if caps:
                 self._caps[node.queue.name] = caps
                 self._resources.update(resource_of(name) for name, _ in caps)
+                for name, _ in caps if node.elsewhere.items else ():
+                    self._elsewhere[node.queue.name, name] = node.elsewhere.get(name)
         self._rows: dict[str, npt.NDArray[np.bool_]] = {}
         self._rules: dict[tuple[tuple[str, ...], str], PairRule | None] = {}
 
@@ -275,7 +277,7 @@ class NodePoolCaps:
         def allows() -> npt.NDArray[np.bool_]:
             allowed = np.ones(len(self._view.nodes()), dtype=np.bool_)
             for queue, name, cap, need in caps:
-                if self._view.allocated(queue).get(name) + need > cap:
+                if self._view.allocated(queue).get(name) + need > cap - self._others(queue, name):
                     allowed &= ~self._of_pool(pool_of(name))
             return allowed
 
@@ -301,7 +303,13 @@ class NodePoolCaps:
         fit, most, told = 0, 0, []
         for pool in pools:
             rooms = [
-                ((cap - held(queue).get(name)) // need, cap // need, queue, name, cap)
+                (
+                    (cap - self._others(queue, name) - held(queue).get(name)) // need,
+                    cap // need,
+                    queue,
+                    name,
+                    cap,
+                )
                 for queue in node.path
                 for name, cap in self._caps.get(queue, ())
                 if pool_of(name) == pool and (need := requests.get(resource_of(name), 0))
@@ -311,10 +319,12 @@ class NodePoolCaps:
             left, _, queue, name, cap = min(rooms)
             fit += max(0, left)
             most += min(each[1] for each in rooms)
-            held_text = format_quantity(held(queue).get(name), resource=name)
+            others = self._others(queue, name)
+            has = format_quantity(held(queue).get(name) + others, resource=name)
             told.append(
-                f"queue {queue} holds {held_text} {name} of its capability of "
+                f"queue {queue} holds {has} {name} of its capability of "
                 f"{format_quantity(cap, resource=name)}"
+                + (others_text(format_quantity(others, resource=name)) if others else "")
             )
         if fit >= count:
             return ALLOW
@@ -328,6 +338,10 @@ class NodePoolCaps:
             fit=fit,
             told="; ".join(told[:TOLD_MAX]),
         )
+
+    def _others(self, queue: str, name: str) -> int:
+        """What of a cap is not to be used here."""
+        return self._elsewhere.get((queue, name), 0)
 
     def _of_pool(self, pool: str) -> npt.NDArray[np.bool_]:
         known = self._rows.get(pool)

@@ -9,6 +9,8 @@ import attrs
 
 from gpusched.plugin import (
     ALLOW,
+    NOTHING,
+    RUNNING_GANGS,
     Gang,
     Reason,
     Resources,
@@ -35,12 +37,18 @@ class _CountedLimit:
         who: whom it limits, for sentences.
         queue: that limits it.
         account: in which the queue counts.
+        here: what the account may have in this part of the cluster; None for all that the limit gives it.
     """
 
     who: str
     queue: str
     account: str
     limit: UserLimit
+    here: Resources | None = None
+
+    def elsewhere(self, name: str, most: int) -> int:
+        """The part of a limit that may be used in other shards."""
+        return 0 if self.here is None else max(0, most - self.here.get(name))
 
 
 def check_user_limits(gang: Gang, view: View, held: Held) -> Verdict:
@@ -69,7 +77,9 @@ def _limits_of(gang: Gang, view: View) -> Iterator[_CountedLimit]:
             continue
         for kind, named, limit in above.queue.user_limits.of_creator(gang.creator):
             who = f"{kind} {shorten(named)}" if named else "users who are not known together"
-            yield _CountedLimit(who, name, account_of(name, kind, named), limit)
+            account = account_of(name, kind, named)
+            here = None if above.users_here is None else above.users_here.get(account, NOTHING)
+            yield _CountedLimit(who, name, account, limit, here)
 
 
 def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> Verdict:
@@ -78,7 +88,8 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
     asked = view.minimum(gang) if limit.resources.items else None
     for resource, most in limit.resources.items:
         need = asked.get(resource) if asked is not None else 0
-        has = held(counted.account).get(resource) if need else 0
+        others = counted.elsewhere(resource, most)
+        has = held(counted.account).get(resource) + others if need else 0
         if not need or has + need <= most:
             continue
         amounts = {
@@ -87,6 +98,7 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
             "has": format_quantity(has, resource=resource),
             "resource": resource,
             "verb": verb,
+            "others": others_text(format_quantity(others, resource=resource)) if others else "",
         }
         if need > most:
             return deny(
@@ -97,7 +109,7 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
             )
         return wait(
             Reason.USER_LIMIT,
-            "needs {need} {resource}; {who} {verb} {has} of at most {most} in queue {queue}{holders}",
+            "needs {need} {resource}; {who} {verb} {has} of at most {most} in queue {queue}{others}{holders}",
             holders=_holders_text(gang, resource, view.running_of_user(counted.account)),
             **words,
             **amounts,
@@ -113,12 +125,14 @@ def _check_counts(gang: Gang, counted: _CountedLimit, view: View) -> Verdict:
     several = "have" if counted.who.startswith("users") else "has"
     if limit.max_running is not None:
         running = [each for each in view.running_of_user(counted.account) if each.key != gang.key]
-        if len(running) >= limit.max_running:
+        others = counted.elsewhere(RUNNING_GANGS, limit.max_running)
+        if len(running) + others >= limit.max_running:
             return wait(
                 Reason.USER_LIMIT,
-                "{who} {verb} {count} of at most {most} gangs running in queue {queue}",
-                count=len(running),
+                "{who} {verb} {count} of at most {most} gangs running in queue {queue}{others}",
+                count=len(running) + others,
                 most=limit.max_running,
+                others=others_text(str(others)) if others else "",
                 verb=several,
                 **words,
             )
@@ -135,6 +149,11 @@ def _check_counts(gang: Gang, counted: _CountedLimit, view: View) -> Verdict:
                 **words,
             )
     return ALLOW
+
+
+def others_text(amount: str) -> str:
+    """The part of a limit that is not to be used here, for sentences."""
+    return f", with {amount} that other shards may use"
 
 
 def _holders_text(gang: Gang, resource: str, running: Sequence[Gang]) -> str:

@@ -45,6 +45,8 @@ class Shards:
     """Capability of queues in GPUs, and the queues that count."""
     exceeded: list[str] = attrs.Factory(list)
     """What was above a capability at some binding."""
+    watched: list[Callable[[], Iterable[str]]] = attrs.Factory(list)
+    """What else is asked at every binding: sentences about what is exceeded."""
     overbooked: list[str] = attrs.Factory(list)
     """Nodes that at some binding gave more GPUs than they have."""
 
@@ -82,11 +84,15 @@ class Shards:
         gpus: int = 8,
         queue: str = "default",
         only: str = "",
+        user: str = "",
+        where: dict[str, str] | None = None,
         run_for: str = "10h",
     ) -> None:
-        """A gang that starts with all its pods, on nodes of ``only`` one shard where that is said."""
-        self.world.group(name, queue=queue, minMember=pods)
-        selector = {"nodeSelector": {"pool": only}} if only else {}
+        """A gang of a user that starts with all its pods, on nodes of ``only`` one shard, or with some labels."""
+        made_by = {"annotations": {"gpusched.io/user": user}} if user else {}
+        self.world.group(name, queue=queue, minMember=pods, **made_by)
+        labels = {**({"pool": only} if only else {}), **(where or {})}
+        selector = {"nodeSelector": labels} if labels else {}
         template = {
             "metadata": {
                 "labels": {"gpusched.io/pod-group": name},
@@ -108,6 +114,8 @@ class Shards:
                 node = pod["spec"]["nodeName"]
                 given[node] = given.get(node, 0) + _gpus_of(pod)
         self.overbooked += [node for node, held in given.items() if held > gpus]
+        for watch in self.watched:
+            self.exceeded += watch()
         for name, (most, queues) in self.capped.items():
             used = self.used(queues)
             if used > most:

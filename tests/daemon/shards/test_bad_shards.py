@@ -116,7 +116,7 @@ def test_a_board_of_a_later_format_is_not_touched(sharded):
         await shards.world.clock.sleep(20)
 
         # then it takes no part, says why, and leaves the board as it is
-        assert "format 99, and this daemon knows formats up to 2: upgrade it" in readiness(daemon)
+        assert "format 99, and this daemon knows formats up to 3: upgrade it" in readiness(daemon)
         assert shards.world.bound() == []
         assert shards.board() == board
 

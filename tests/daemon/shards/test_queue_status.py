@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_a_queue_shows_the_sum_of_its_shards(sharded):
     async def story(shards):
@@ -32,24 +34,50 @@ def test_a_queue_shows_the_sum_of_its_shards(sharded):
     sharded(story, "a", "b")
 
 
-def test_gangs_of_a_queue_with_limits_of_users_are_in_the_first_shard(sharded):
+def test_a_queue_shows_the_sum_of_its_node_pools(sharded):
     async def story(shards):
-        # given a queue in which each user may have 16 GPUs
+        # given gangs of one queue on nodes of one pool in two shards
+        await shards.start(nodes=2)
+        pool = {"name": "all", "nodeSelector": {"gpusched.io/rack": "r0"}}
+        shards.queue("team", nodePools=[{**pool, "capability": {"nvidia.com/gpu": "24"}}])
+        shards.daemon("a")
+        shards.daemon("b")
+        for name in ("a", "b"):
+            shards.gang(f"in-{name}", 1, queue="team", only=name)
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+        await shards.world.clock.sleep(15)
+
+        # then its status has the sum, and the part of each
+        status = shards.world.client.get("queues.scheduling.gpusched.io", None, "team")["status"]
+        (whole,) = status["nodePools"]
+        assert (whole["name"], whole["allocated"]) == ("all", {"nvidia.com/gpu": "16"})
+        parts = [(row["name"], row["nodePools"][0]["allocated"]) for row in status["shards"]]
+        assert parts == [("a", {"nvidia.com/gpu": "8"}), ("b", {"nvidia.com/gpu": "8"})]
+
+    sharded(story, "a", "b")
+
+
+@pytest.mark.parametrize(
+    "limits", [{"userLimits": {"perUser": {"maxPending": 5}}}, {"budget": {"gpuHours": "100"}}]
+)
+def test_gangs_of_a_queue_with_a_budget_or_a_limited_line_are_in_the_first_shard(sharded, limits):
+    async def story(shards):
+        # given a queue with a limit that no shard alone can keep
         await shards.start(nodes=3)
-        shards.queue("team", userLimits={"perUser": {"resources": {"nvidia.com/gpu": "16"}}})
+        shards.queue("team", **limits)
         shards.daemon("a")
         shards.daemon("b")
         await shards.world.until(lambda: len(shards.holders()) == 2)
 
-        # when a user wants more
-        for number in range(6):
+        # when more gangs come than there is room for in the first shard
+        for number in range(5):
             shards.gang(f"g{number}", 1, queue="team")
 
-        # then two gangs run, both where users are counted
-        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+        # then three run, all of them there
+        await shards.world.until(lambda: len(shards.world.bound()) == 3, 60)
         await shards.world.clock.sleep(30)
         assert {pod["spec"]["nodeName"][0] for pod in shards.world.bound()} == {"a"}
-        assert len(shards.world.bound()) == 2
+        assert len(shards.world.bound()) == 3
 
     sharded(story, "a", "b")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +13,7 @@ from gpusched.api.queue.queue import Queue
 from gpusched.session.state.plan import QueueStatus
 
 _AMOUNTS: Final = ("allocated", "requested", "fairShare")
+_OF_POOL: Final = ("allocated", "fairShare")
 _NUMBERS: Final = ("pending", "inqueue", "running")
 _AND: Final = ","
 """Between names of shards that one daemon holds."""
@@ -34,9 +35,8 @@ def queue_fields_of_shards(
         for row in msgspec.json.decode(shown).get("shards") or ()
         if set(str(row.get("name")).split(_AND)) <= set(status.other_shards)
     ]
-    rows.append(
-        {"name": _AND.join(status.shards)} | {each: fields[each] for each in (*_AMOUNTS, *_NUMBERS)}
-    )
+    own = {"name": _AND.join(status.shards)}
+    rows.append(own | {each: fields[each] for each in (*_AMOUNTS, *_NUMBERS, *_pools_of(fields))})
     rows.sort(key=lambda row: str(row["name"]))
     sums = {name: _sum_amounts(row.get(name) for row in rows) for name in _AMOUNTS}
     borrowed = {
@@ -48,8 +48,27 @@ def queue_fields_of_shards(
         **{name: amounts.quantities() for name, amounts in sums.items()},
         "borrowed": Resources.of(borrowed).quantities(),
         **{name: sum(int(row.get(name) or 0) for row in rows) for name in _NUMBERS},
+        "nodePools": _sum_pools(rows, [pool.name for pool in queue.node_pools]),
         "shards": rows,
     }
+
+
+def _pools_of(fields: Mapping[str, object]) -> Iterable[str]:
+    return ("nodePools",) if fields.get("nodePools") else ()
+
+
+def _sum_pools(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> object:
+    """What a queue holds in its node pools and is due there, in the order of its pools; None for no pools."""
+    found = []
+    for name in names:
+        parts = [
+            pool for row in rows for pool in row.get("nodePools") or () if pool.get("name") == name
+        ]
+        amounts = {
+            each: _sum_amounts(pool.get(each) for pool in parts).quantities() for each in _OF_POOL
+        }
+        found.append({"name": name, **amounts})
+    return found or None
 
 
 def _sum_amounts(parts: Any) -> Resources:

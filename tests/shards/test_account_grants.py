@@ -1,0 +1,148 @@
+"""Users and node pools are granted by shard: only where everybody counts them, and nothing before everybody has."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.api.meta.identity import Creator, ResourceVersion
+from gpusched.api.meta.resources import Resources
+from gpusched.api.queue.budget import Budget
+from gpusched.api.queue.queue import Queue
+from gpusched.api.queue.user_limits import NO_USER_LIMITS, RUNNING_GANGS, UserLimit, UserLimits
+from gpusched.shards.account_grants import AccountGrants, granted_here
+from gpusched.shards.accounts import (
+    has_undivided_limits,
+    limits_of_account,
+    users_counted,
+)
+from gpusched.shards.board import (
+    COUNTS_USERS_AND_POOLS,
+    FORMAT,
+    Board,
+    GrantRow,
+    ShardEntry,
+    decode_board,
+    encode_board,
+)
+from gpusched.testing import entities
+from gpusched.testing.given import Given
+
+GPU = "nvidia.com/gpu"
+ANN = "team/user/ann"
+
+
+def limit(gpus=None, **counts):
+    return UserLimit(resources=Resources.of({} if gpus is None else {GPU: gpus}), **counts)
+
+
+def queue_with(limits=NO_USER_LIMITS, **spec):
+    return Queue(
+        name="team", uid=entities.uid("Queue", "team"), resource_version=ResourceVersion("1"), generation=1,
+        created=0.0, user_limits=limits, **spec,
+    )  # fmt: skip
+
+
+def test_a_user_has_the_entry_of_the_name_else_that_of_all():
+    queue = queue_with(
+        UserLimits(
+            per_user=limit(8),
+            users={"ann": limit(16, max_running=2)},
+            groups={"interns": limit(4)},
+        )
+    )
+    assert limits_of_account(queue, ANN) == {GPU: 16, RUNNING_GANGS: 2}
+    assert limits_of_account(queue, "team/user/bob/x") == {GPU: 8}
+    assert limits_of_account(queue, "team/group/interns") == {GPU: 4}
+    assert limits_of_account(queue, "team/group/others") == {}
+
+
+def test_other_amounts_count_the_same_users_and_other_names_do_not():
+    counted = users_counted(queue_with(UserLimits(per_user=limit(8))))
+    assert counted == users_counted(queue_with(UserLimits(per_user=limit(16))))
+    assert counted != users_counted(queue_with(UserLimits(per_user=limit(8, max_running=1))))
+    assert counted != users_counted(
+        queue_with(UserLimits(per_user=limit(8), users={"ann": limit(1)}))
+    )
+    assert users_counted(queue_with(UserLimits())) == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "undivided"),
+    [
+        ({"limits": UserLimits(per_user=limit(8, max_running=2))}, False),
+        ({"limits": UserLimits(per_user=limit(max_pending=2))}, True),
+        ({"limits": UserLimits(groups={"interns": limit(max_pending=2)})}, True),
+        ({"budget": Budget(amount=1)}, True),
+    ],
+)
+def test_lines_and_budgets_are_kept_in_one_shard(spec, undivided):
+    assert has_undivided_limits(queue_with(**spec)) is undivided
+
+
+def test_nothing_may_be_used_of_what_was_lowered_below_what_all_are_granted():
+    rows = {"a": GrantRow(granted={GPU: 8}), "b": GrantRow(granted={GPU: 8})}
+    board = Board(grants={ANN: rows})
+    assert granted_here(ANN, {GPU: 16}, [board], ["a"]) == {GPU: 8}
+    assert granted_here(ANN, {GPU: 15}, [board], ["a"]) == {GPU: 0}
+
+
+def entry(**more):
+    return ShardEntry(holder="d", settled=True, counts=COUNTS_USERS_AND_POOLS, **more)
+
+
+def asking(board, **spec):
+    """What shard a writes of its grants when a gang of ann waits in it."""
+    c = Given()
+    c.node("n", gpus=8)
+    c.queue("team", **spec)
+    c.group("g", queue="team", min_member=1, creator=Creator("ann"))
+    c.pods("g", 1, group="g", gpus=8)
+    snapshot = c.cache.take_snapshot(c.now)
+    (gang,) = snapshot.gangs
+    grants = AccountGrants()
+    grants.count_used(snapshot, ["a"], lambda _key: "a")
+    grants.note_needs([gang], {gang.key: False}, ["a"], lambda _key: "a", board)
+    return grants.settled([board], ["a"], ["a", "b"])
+
+
+def granted(rows, account):
+    return rows[account]["a"].granted if account in rows else {}
+
+
+def test_a_capability_is_granted_when_every_shard_has_counted_the_resource():
+    # given another shard that has not counted what the queue holds there
+    shards = {"a": entry(), "b": entry()}
+    capability = {"capability": Resources.of({GPU: 8_000})}
+
+    # then nothing is granted, and all of it once it has
+    assert granted(asking(Board(shards=shards), **capability), "team") == {GPU: 0}
+    rows = {"team": {"b": GrantRow(used={GPU: 0})}}
+    assert granted(asking(Board(shards=shards, grants=rows), **capability), "team") == {GPU: 8_000}
+
+
+def test_users_are_granted_when_every_shard_that_divides_them_has_counted_the_same():
+    limits = UserLimits(per_user=limit(8_000))
+    counted = users_counted(queue_with(limits))
+    same = {"team": {"b": GrantRow(users=counted)}}
+    other = {"team": {"b": GrantRow(users="other")}}
+    new, old = {"a": entry(), "b": entry()}, {"a": entry(), "b": ShardEntry(settled=True)}
+
+    def of(shards, rows):
+        return granted(asking(Board(shards=shards, grants=rows), user_limits=limits), ANN)
+
+    assert of(new, same) == {GPU: 8_000}
+    assert of(new, other) == {GPU: 0}
+    assert of(new, {}) == {GPU: 0}
+    # and a daemon of an earlier version starts no such gang: it need not have counted
+    assert of(old, {}) == {GPU: 8_000}
+
+
+def test_the_board_has_a_later_format_while_all_count_users_and_something_is_granted():
+    rows = {ANN: {"a": GrantRow(granted={GPU: 8})}}
+    all_count = Board(shards={"a": entry(), "b": entry()}, grants=rows)
+    some_count = Board(shards={"a": entry(), "b": ShardEntry()}, grants=rows)
+    none_granted = Board(shards={"a": entry()}, grants={"team": {"a": GrantRow()}})
+    assert f'"format":{FORMAT}' in encode_board(all_count)
+    assert '"format":1' in encode_board(some_count)
+    assert '"format":1' in encode_board(none_granted)
+    assert decode_board(encode_board(all_count)) == all_count
