@@ -54,6 +54,7 @@ class NodeWish(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         since: seconds since the epoch at which it was made.
         nodes: how many more it needs.
         lent: nodes of other shards that were there when these were counted.
+        home: whether it is for nodes of the shard alone that are lent and on which nothing runs.
         members: what its members need, by class.
     """
 
@@ -61,6 +62,7 @@ class NodeWish(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     since: float = 0.0
     nodes: int = 0
     lent: int = 0
+    home: bool = False
     members: tuple[MemberNeeds, ...] = ()
 
 

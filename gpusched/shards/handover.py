@@ -114,6 +114,29 @@ def next_shard(
     return ""
 
 
+def shard_without(gang: Gang, here: str, layout: ShardLayout, board: Board) -> str:
+    """The shard for a gang that can never be in the one in which it begins, by its selectors; empty where it can.
+
+    Args:
+        gang: that no shard has been asked for yet.
+        here: the shard that it is in.
+        layout: all shards.
+        board: as it was read last.
+    """
+    classes = [each.pod_class for each in gang.pod_sets]
+    if not layout.excludes(here, classes):
+        return ""
+    asked = smallest_start(gang)
+    return next(
+        (
+            shard
+            for shard in _in_order(here, classes, layout)
+            if _may_be_asked(shard, asked, classes, layout=layout, board=board)
+        ),
+        "",
+    )
+
+
 def preferred_shard(
     gang: Gang, here: str, layout: ShardLayout, board: Board, *, free: dict[str, Amounts]
 ) -> str:

@@ -159,6 +159,8 @@ class NodeLending:
     ) -> None:
         """Ask for nodes for the gang that has waited longest for room in a shard, if that would help it.
 
+        Those of the shard that are lent and idle are asked back at once, others when it has waited for a while.
+
         Args:
             shard: that is held.
             lacking: gangs that wait for room in it, with their hashes.
@@ -168,19 +170,21 @@ class NodeLending:
         """
         self.wishes.pop(shard, None)
         others = (each for each in self.nodes.layout.shards if each.name != shard)
-        if not any(each.lends_nodes for each in others) and not self._has_lent(shard, board):
+        has_lent = self._has_lent(shard, board)
+        if not any(each.lends_nodes for each in others) and not has_lent:
             return
         # Those that the board has just named are not counted in what is free.
         rows = snapshot.nodes.row
         lent = sum(name in rows for name in self.nodes.lent_to(shard, board))
         for gang, digits in sorted(lacking, key=lambda each: (each[0].created, each[0].key)):
-            if snapshot.now - since.get(gang.key, snapshot.now) < ASKED_AFTER_S:
+            home = snapshot.now - since.get(gang.key, snapshot.now) < ASKED_AFTER_S
+            if home and not has_lent:
                 continue
             if snapshot.now - self._in_vain.get(digits, float("-inf")) < ASKED_AGAIN_AFTER_S:
                 continue
             wish = node_wish(gang, digits, snapshot.nodes, lent=lent)
             if wish is not None:
-                self.wishes[shard] = wish
+                self.wishes[shard] = msgspec.structs.replace(wish, home=home)
                 return
 
     def _has_lent(self, shard: str, board: Board) -> bool:
@@ -216,7 +220,7 @@ class NodeLending:
         wishes = [
             (entry.wish, shard)
             for shard, entry in board.shards.items()
-            if entry.wish is not None and shard not in held
+            if entry.wish is not None and shard not in held and not entry.wish.home
         ]
         for wish, shard in sorted(wishes, key=lambda each: (each[0].since, each[0].gang)):
             if self._older_wish(wish):
@@ -230,7 +234,12 @@ class NodeLending:
         return given
 
     def call_back(
-        self, nodes: Iterable[Node], board: Board, held: frozenset[str]
+        self,
+        nodes: Iterable[Node],
+        board: Board,
+        held: frozenset[str],
+        *,
+        idle: Collection[Node] = (),
     ) -> frozenset[str]:
         """Close nodes that were lent to these shards to what is new, as a gang waits for them where they belong.
 
@@ -241,11 +250,13 @@ class NodeLending:
             nodes: of these shards.
             board: as it was read last.
             held: shards.
+            idle: nodes on which nothing is.
 
         Returns:
             Names of the nodes that are closed now and were not, or the other way round.
         """
         before, closed = self.nodes.closed, set[str]()
+        unused = {node.name for node in idle}
         lent = [node for node in nodes if board.nodes.get(node.name) in held]
         for shard, entry in board.shards.items():
             wish = entry.wish
@@ -255,6 +266,7 @@ class NodeLending:
                 node
                 for node in lent
                 if self.nodes.home(node.name) == shard
+                and (not wish.home or node.name in unused)
                 and (node.name in before or any(suits(needs, node) for needs in wish.members))
             ]
             own.sort(key=lambda node: (node.name not in before, node.name))

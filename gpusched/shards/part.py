@@ -36,6 +36,7 @@ from gpusched.shards.handover import (
     fits_nowhere,
     next_shard,
     preferred_shard,
+    shard_without,
     with_amounts,
 )
 from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
@@ -227,10 +228,10 @@ class ShardPart(ClusterPart):
         }
         self._undivided = {name for name, node in tree.items() if undivided & {*node.path}}
         self._grants.count_used(snapshot, self.held, self.shard_of_gang)
-        self._pass_to_preferred(snapshot)
+        self._pass_before_placed(snapshot)
 
-    def _pass_to_preferred(self, snapshot: Snapshot) -> None:
-        """Pass gangs on, before they are placed, that have been in no other shard and prefer one that has room."""
+    def _pass_before_placed(self, snapshot: Snapshot) -> None:
+        """Pass gangs on, before they are placed, that have been in no other shard and cannot be here, or prefer another."""
         free = {shard: dict(entry.free) for shard, entry in self.board.shards.items()}
         moved = []
         for gang in snapshot.gangs:
@@ -239,7 +240,9 @@ class ShardPart(ClusterPart):
                 continue
             if not gang.pod_sets or not _may_move(gang) or gang.queue in self._undivided:
                 continue
-            if to := preferred_shard(gang, here, self.layout, self.board, free=free):
+            to = shard_without(gang, here, self.layout, self.board)
+            to = to or preferred_shard(gang, here, self.layout, self.board, free=free)
+            if to:
                 self._passed_on[digits] = to
                 moved.append(gang.key)
         self.moved(moved)
@@ -392,12 +395,13 @@ class ShardPart(ClusterPart):
                 if self.shard_of_gang(gang.key) == shard and self.takes_gang(gang.key)
             ]
             self.lending.ask(shard, lacking, self._since, snapshot, self.board)
-        self.nodes_moved(self.lending.call_back(snapshot.nodes.nodes, self.board, self.held))
         idle = []
         # Reservations keep nodes of the first shard, of whichever it is.
         kept = bool(snapshot.reservations) and self.tells_cluster
         if not kept and self.lending.concerns(self.board, self.held):
             idle = idle_nodes(snapshot, plan, promised)
+        nodes = snapshot.nodes.nodes
+        self.nodes_moved(self.lending.call_back(nodes, self.board, self.held, idle=idle))
         self.nodes_moved(self.lending.pass_on(idle, self.board, self.held, snapshot.now))
 
     def _board_with_entries(self) -> Board:
@@ -428,7 +432,8 @@ class ShardPart(ClusterPart):
         wish = self.lending.wishes.get(self.shard_of_gang(gang))
         if wish is not None and wish.gang == self._hash(gang):
             nodes = "node is" if wish.nodes == 1 else "nodes are"
-            where = f"{where}; {wish.nodes} more {nodes} asked of other shards"
+            asked = "asked back, if idle" if wish.home else "asked of other shards"
+            where = f"{where}; {wish.nodes} more {nodes} {asked}"
         return attrs.evolve(reason, message=truncate_message(reason.message + where))
 
     # -- the board --------------------------------------------------------------------------

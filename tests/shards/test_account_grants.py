@@ -120,6 +120,13 @@ def test_a_capability_is_granted_when_every_shard_has_counted_the_resource():
     assert granted(asking(Board(shards=shards, grants=rows), **capability), "team") == {GPU: 8_000}
 
 
+def test_a_gang_that_can_never_start_is_granted_nothing():
+    board = Board(
+        shards={"a": entry(), "b": entry()}, grants={"team": {"b": GrantRow(used={GPU: 0})}}
+    )
+    assert granted(asking(board, capability=Resources.of({GPU: 4_000})), "team") == {GPU: 0}
+
+
 def test_users_are_granted_when_every_shard_that_divides_them_has_counted_the_same():
     limits = UserLimits(per_user=limit(8_000))
     counted = users_counted(queue_with(limits))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import attrs
+import msgspec
 import pytest
 
 from gpusched.api.affinity.selector import NodeTerm, Requirement, Selector, Taint, Toleration
@@ -139,6 +140,25 @@ def test_the_gang_that_has_waited_longest_comes_first(own_since, lent):
     of_b, idle = lending("b-1", home="b")
     of_b.wishes["b"] = wish(3, since=own_since, gang="own")
     assert of_b.pass_on(idle, board({"b": 1}, {"a": wish(1)}), {"b"}, 1.0) == lent
+
+
+def test_for_nodes_that_are_asked_back_nobody_else_lends():
+    """And only idle ones go home before the gang has waited for long."""
+    asked = msgspec.structs.replace(wish(2), home=True)
+    of_b, idle = lending("b-1", home="b")
+    assert of_b.pass_on(idle, board({"b": 1}, {"a": asked}), {"b"}, 1.0) == []
+    of_a, (unused, busy) = lending("a-1", "a-2", home="a")
+    there = board({}, {"a": asked}, a_1="b", a_2="b")
+    assert of_a.call_back([unused, busy], there, frozenset("b"), idle=[unused]) == {"a-1"}
+    assert of_a.pass_on([unused], there, {"b"}, 1.0) == ["a-1"]
+
+
+def test_idle_nodes_stay_where_an_older_gang_asks():
+    asked = msgspec.structs.replace(wish(1, since=2.0), home=True)
+    of_a, (unused,) = lending("a-1", home="a")
+    of_a.wishes["b"] = wish(3, since=1.0, gang="older")
+    there = board({}, {"a": asked}, a_1="b")
+    assert of_a.call_back([unused], there, frozenset("b"), idle=[unused]) == frozenset()
 
 
 def test_what_is_not_used_goes_back_and_is_not_asked_for_again():

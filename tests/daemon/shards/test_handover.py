@@ -100,3 +100,28 @@ def test_a_gang_is_bound_by_one_daemon_alone(sharded):
         assert {status for each in shards.world.daemons for status in each.bindings} == {201}
 
     sharded(story, "a", "b", limit_s=2000)
+
+
+def test_a_gang_that_cannot_be_where_it_begins_does_not_wait_for_its_queue_there(sharded):
+    async def story(shards):
+        # given a queue of which the shard of no gang has anything left
+        await shards.start(nodes=2)
+        shards.queue("team", capability=8)
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        shards.gang("first", 1, queue="team", only="a")
+        await shards.world.until(lambda: shards.world.bound("first"), 60)
+
+        # when gangs come that can be in one shard alone, wherever they begin
+        for number in range(6):
+            shards.gang(f"g{number}", 1, queue="team", only="b")
+        await shards.world.clock.sleep(10)
+
+        # then they wait for the queue there
+        told = [shards.world.condition(f"g{number}")["reason"] for number in range(6)]
+        owners = shards.board()["owners"].values()
+        assert set(told) == {"WaitingForQuota"}
+        assert set(owners) == {"b"}
+
+    sharded(story, "a", "b")

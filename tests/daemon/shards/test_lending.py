@@ -267,3 +267,24 @@ def test_a_shard_gets_back_what_it_lent_when_a_gang_waits_for_it(lending):
         assert len(nodes_of(shards, "home")) == 2
 
     lending(story, "a", "b", limit_s=4000)
+
+
+def test_an_idle_node_that_was_lent_is_back_at_once_when_a_gang_waits_for_it(lending):
+    async def story(shards):
+        # given a node that was lent for a gang that has ended
+        await shards.start(nodes=2)
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        shards.gang("large", 3, run_for="10s")
+        await shards.world.until(lambda: len(nodes_of(shards, "large")) == 3, 90)
+        await shards.world.until(lambda: shards.used(["default"]) == 0, 60)
+        (lent,) = shards.board()["nodes"]
+
+        # when a gang comes that needs both nodes of the lender
+        shards.gang("home", 2, only=lent.partition("-")[0])
+
+        # then it starts as soon as the daemons have read that, and not after a minute
+        await shards.world.until(lambda: len(nodes_of(shards, "home")) == 2, 8)
+
+    lending(story, "a", "b", limit_s=4000)
