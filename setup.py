@@ -20,6 +20,8 @@ LIBRARIES = {
 """Libraries of extras that hold nothing of ours: Parquet is 50 MB that few need, a daemon has no screen,
 policies are tuned seldom, and Ray (79 MB packed, 260 MB installed) is for those who have such a cluster, whose
 version it has to be: 2.60.0 is the one that was tried. It is in no lock: tests with it are skipped without it."""
+OF_THE_LAB = ("tune", "ray")
+"""Extras that nobody can use without the lab."""
 OF_EXTRAS = (
     "gpusched.devcluster", "gpusched.cli.devcluster", "gpusched.cli.demo",
     "gpusched.lab", "gpusched.cli.lab", "gpusched.testing",
@@ -59,6 +61,9 @@ setup(
     data_files=shipped_files(),
     extras_require={
         **{extra: [requirement(name) for name in names] for extra, names in EXTRAS.items()},
-        **LIBRARIES,
+        **{
+            extra: [*libraries, *map(requirement, EXTRAS["lab"] if extra in OF_THE_LAB else ())]
+            for extra, libraries in LIBRARIES.items()
+        },
     },
 )

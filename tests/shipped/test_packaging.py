@@ -117,7 +117,11 @@ def test_an_extra_of_a_checkout_is_the_folder_of_its_distribution(wheels):
     assert told == [
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "devcluster"',
         'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "lab"',
+        'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "ray"',
+        'gpusched-devcluster @ CHECKOUT/devcluster ; extra == "tune"',
         'gpusched-lab @ CHECKOUT/lab ; extra == "lab"',
+        'gpusched-lab @ CHECKOUT/lab ; extra == "ray"',
+        'gpusched-lab @ CHECKOUT/lab ; extra == "tune"',
         'optuna>=5; extra == "tune"',
         'pyarrow>=26; extra == "history"',
         'ray==2.60.0; extra == "ray"',

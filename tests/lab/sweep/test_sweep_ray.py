@@ -75,6 +75,11 @@ class LostAfter:
         self.is_initialized = lambda: True
         self.cluster_resources = lambda: {"CPU": 1}
 
+    @property
+    def plays_left(self) -> int:
+        """Points that it plays before it is gone."""
+        return self._left
+
     def remote(self, function: Any) -> Any:
         """A task; ``wait`` breaks or ``get`` says what became of it."""
         task = SimpleNamespace(remote=lambda *given: (function, given))
@@ -118,6 +123,47 @@ def test_a_cluster_that_is_lost_is_told_once_and_what_has_ended_is_kept(
     assert len(list((tmp_path / "out" / "points").iterdir())) == 1
     assert run(tmp_path / "sweep.yaml", "--resume") == 0
     assert json.loads(capsys.readouterr().out)["complete"]
+
+
+def test_a_head_that_is_gone_is_told_before_ray_ends_the_program(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given four points, when nothing ends any more and nobody listens where the head was, then 69 as above."""
+    ray = LostAfter(1, when="get")
+    ray.get_runtime_context = lambda: SimpleNamespace(gcs_address="127.0.0.1:1")
+    ray.wait = lambda references, **_: (references[:1], []) if ray.plays_left else ([], references)
+    monkeypatch.setitem(sys.modules, "ray", ray)
+    (tmp_path / "jobs.csv").write_text(JOBS)
+    (tmp_path / "sweep.yaml").write_text(SWEEP)
+    assert run(tmp_path / "sweep.yaml", "--ray", "local") == 69
+    said = capsys.readouterr()
+    assert said.err.count("the Ray cluster local was lost: 127.0.0.1:1 does not answer") == 1
+    assert len(list((tmp_path / "out" / "points").iterdir())) == 1
+
+
+@pytest.mark.parametrize(
+    ("there", "mode"), [({}, None), ({"RAY_AUTH_TOKEN": "t"}, "token"), ({"file": "t"}, "token")]
+)
+def test_a_token_that_is_there_is_used(
+    tmp_path: Path, there: dict[str, str], mode: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by ``ray start``: one in the environment, or the one that Ray left in the home of the user."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.setenv(name, "")  # so that what is set meanwhile is taken back
+        monkeypatch.delenv(name)
+    for name, value in there.items():
+        if name == "file":
+            (tmp_path / ".ray").mkdir()
+            (tmp_path / ".ray" / "auth_token").write_text(value)
+        else:
+            monkeypatch.setenv(name, value)
+    monkeypatch.setitem(sys.modules, "ray", SimpleNamespace())
+    ray_workers.load_ray()
+    assert os.environ.get("RAY_AUTH_MODE") == mode
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
+    ray_workers.load_ray()
+    assert os.environ["RAY_AUTH_MODE"] == "disabled", "what the user says holds"
 
 
 def test_a_worker_of_another_version_plays_nothing(works: list[bytes]) -> None:  # noqa: F811

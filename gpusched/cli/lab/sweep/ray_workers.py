@@ -12,6 +12,7 @@ import re
 import socket
 from collections.abc import Iterator
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from gpusched import __version__
@@ -24,6 +25,12 @@ _STORE_BYTES: Final = 256 * 2**20
 """Of the object store of a cluster that is started here: points are a few MiB."""
 _HOST_PORT: Final = re.compile(r"(?:ray://)?\[?(?P<host>[^\[\]/]+?)\]?:(?P<port>[0-9]{1,5})")
 _ANSWER_S: Final = 5.0
+_LOOK_EVERY_S: Final = 5.0
+"""After which it is looked whether the head is there while no point ends: without it Ray ends this program after a minute."""
+_LOOKS_MAX: Final = 3
+"""So often in a row the head may not answer."""
+_TOKEN_FILE: Final = Path(".ray") / "auth_token"
+"""In the home of a user, where Ray keeps a token that it made for a cluster."""
 _CLUSTER_LOST: Final = "LocalRayletDiedError"
 """Name of Ray's exception that says that nothing more can be started from here."""
 _LOST: Final = (
@@ -45,6 +52,9 @@ def load_ray() -> Any:
     """
     # It would tell its makers how it is used, over the network.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    if _has_token():
+        # So does `ray start`, and Ray reads it once. A cluster that wants no token takes one.
+        os.environ.setdefault("RAY_AUTH_MODE", "token")
     try:
         return import_module("ray")
     except ModuleNotFoundError as error:
@@ -52,6 +62,12 @@ def load_ray() -> Any:
             f"--ray needs {error.name}, which is not installed: "
             f'run pip install ".[ray]" in a checkout of gpusched {__version__}'
         ) from error
+
+
+def _has_token() -> bool:
+    """Whether Ray would find a token for a cluster that authenticates."""
+    given = any(os.environ.get(name) for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
+    return given or (Path.home() / _TOKEN_FILE).is_file()
 
 
 def _look_at(address: str) -> None:
@@ -97,6 +113,7 @@ class RayWorkers:
         self.size = min(there, size or there)
         self._task = self._ray.remote(play_on_ray).options(max_retries=0, num_cpus=1)
         self._at: dict[Any, int] = {}
+        self._silent = 0
 
     def _connect(self, address: str, size: int | None) -> None:
         plain: dict[str, Any] = {"log_to_driver": False, "configure_logging": False}
@@ -129,9 +146,32 @@ class RayWorkers:
         Raises:
             ClusterLost: the whole cluster is gone, or cannot be reached any more.
         """
-        with self._told_when_lost():
-            ready, _ = self._ray.wait(list(self._at), num_returns=1)
+        ready: list[Any] = []
+        while not ready:
+            with self._told_when_lost():
+                ready, _ = self._ray.wait(list(self._at), num_returns=1, timeout=_LOOK_EVERY_S)
+            if not ready:
+                self._look_at_head()
+        self._silent = 0
         return [self._end(self._at.pop(each), each) for each in ready]
+
+    def _look_at_head(self) -> None:
+        try:
+            _look_at(self._head)
+        except OSError as error:
+            self._silent += 1
+            if self._silent >= _LOOKS_MAX:
+                raise self._lost(f"{self._head} does not answer: {error}") from error
+        else:
+            self._silent = 0
+
+    @property
+    def _head(self) -> str:
+        """Where the head of the cluster listens, or what was given as its address."""
+        try:
+            return str(self._ray.get_runtime_context().gcs_address)
+        except (AttributeError, RuntimeError):  # by ray:// it is not known
+            return self._address
 
     @contextlib.contextmanager
     def _told_when_lost(self) -> Iterator[None]:
