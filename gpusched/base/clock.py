@@ -52,26 +52,26 @@ class SystemClock:
 
 
 class LoopClock:
-    """Time as the running event loop tells it; virtual when the loop's own time is.
+    """Time as the event loop tells it that runs when the clock is made; virtual when the loop's own time is.
 
     Args:
         epoch: wall time, in seconds since the Unix epoch, at which the loop's time was 0.
+
+    Attributes:
+        monotonic: tells seconds of the event loop's clock; the loop's own method, as each call of a hook asks twice.
     """
 
     def __init__(self, epoch: float) -> None:
         self._epoch = epoch
+        self.monotonic = asyncio.get_running_loop().time
 
     def now(self) -> float:
         """Wall time: the epoch plus the loop's time."""
-        return self._epoch + asyncio.get_running_loop().time()
-
-    def monotonic(self) -> float:
-        """Seconds of the event loop's clock."""
-        return asyncio.get_running_loop().time()
+        return self._epoch + self.monotonic()
 
     def boottime(self) -> float:
         """The loop's time: a virtual machine of ours never sleeps."""
-        return asyncio.get_running_loop().time()
+        return self.monotonic()
 
     async def sleep(self, seconds: float) -> None:
         """Sleep so many seconds of the loop's time."""

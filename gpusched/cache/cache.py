@@ -282,7 +282,10 @@ class Cache:
         """A Job is being paused or started, or (None) could not be: shown at once."""
         job = self.jobs.items.get(key)
         if job is not None and job.uid == uid:
-            self.jobs.put(key, self.overlay.assume_switch(job, becomes))
+            shown = self.overlay.assume_switch(job, becomes)
+            if shown is job:  # as when the watch has shown meanwhile what was assumed
+                return
+            self.jobs.put(key, shown)
             self.families.mark_changed(GangKey("Job", *key))
             self._changed(echo=becomes is not None)
 

@@ -196,12 +196,12 @@ class AvailabilityProfile:
         """A gang that ends then."""
         return self._order.first_at(time)
 
-    def last_releases(
-        self, rows: Ints, until: int, most: int
-    ) -> dict[int, list[tuple[int, GangKey]]]:
-        """Times and gangs of the last releases on some rows up to a time, at most so many of each row."""
-        by_row = self.releases_by_row()
-        return self._order.last_on_rows(rows, until, most, by_row)
+    def last_releases(self, rows: Ints, until: int, most: int) -> list[tuple[int, GangKey]]:
+        """Times and gangs of the last releases on some rows up to a time, the last one first, at most so many."""
+        self.flatten_releases()
+        on = np.zeros(len(self.staying), dtype=np.bool_)
+        on[rows] = True
+        return self._order.last_on_rows(on, until, most)
 
     def reservation_table(self, reservations: Sequence[Reservation]) -> ReservationTable:
         """Reservations as a table of this profile's width, made from the last one where they only grew."""

@@ -6,12 +6,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
+from functools import partial
 from typing import Final
 
 import attrs
 import numpy as np
 
-from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.base.limits import GANG_PODS_MAX
 from gpusched.cache.gangs.gang import Gang
@@ -27,10 +27,14 @@ from gpusched.session.backfill.availability_profile import (
     pack_first_rows,
 )
 from gpusched.session.backfill.running.fit_counts import CountsBesideReservations, FitCounts
+from gpusched.session.backfill.running.quota_over_time import (
+    FittingLoad,
+    QueueLoad,
+    quota_allows_beside,
+)
 from gpusched.session.backfill.running.release_order import FOREVER, Release
 from gpusched.session.backfill.running.waiting_devices import waiting_devices
 from gpusched.session.backfill.start_sweep import StartSweep, SweepLostError
-from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.session import Session
@@ -95,6 +99,7 @@ class StartSearch:
         self._length = length
         self._ways = _start_options(session, gang)
         self._path = frozenset(session.queue_path(gang))
+        self._fitting = FittingLoad()
         self._areas_known: dict[tuple[bool, ...], Sequence[Bools | None]] = {}
         self._counts: tuple[int, FitCounts] | None = None
         """Made when first needed, with the version of the profile that they are of."""
@@ -437,21 +442,23 @@ class StartSearch:
 
     def _within_quota(self, time: int, reservations: Sequence[Reservation]) -> bool:
         end = self._end_of_start(time)
-        moves = [
-            (reservation.path, reservation.requests, 1)
+        beside = QueueLoad(
+            (reservation.path, reservation.requests)
             for reservation in reservations
             if reservation.start < end
             and time < reservation.end
             and not self._path.isdisjoint(reservation.path)
-        ]
-        if quota_allows_with(self._session, self._gang, moves):
+        )
+        if self._fitting.covers(beside, partial(quota_allows_beside, self._session, self._gang)):
+            return True
+        if quota_allows_beside(self._session, self._gang, beside):
             return True
         if self._related is None:
             self._related = [
                 each for each in self._profile.releases if not self._path.isdisjoint(each.path)
             ]
-        moves += [(each.path, each.requests, -1) for each in self._related if each.time <= time]
-        return quota_allows_with(self._session, self._gang, moves)
+        ended = QueueLoad((each.path, each.requests) for each in self._related if each.time <= time)
+        return quota_allows_beside(self._session, self._gang, beside, ended)
 
     def _end_of_start(self, time: int) -> int:
         return FOREVER if self._length >= FOREVER else time + self._length
@@ -477,34 +484,6 @@ class StartSearch:
             path=session.queue_path(self._gang),
             requests=session.view.minimum(self._gang),
         )
-
-
-def quota_allows_with(
-    session: Session, gang: Gang, moves: Sequence[tuple[tuple[str, ...], Resources, int]]
-) -> bool:
-    """Whether the gang's minimum is within every quota when the accounts have moved so.
-
-    Args:
-        session: whose accounts and checks count.
-        gang: to be charged.
-        moves: queue and those above it, amounts, and 1 for more or -1 for less held.
-    """
-    if not moves:
-        return not first_refusal(session.hooks.quota_checks, gang).refuses
-    counts: dict[tuple[tuple[str, ...], int, int], int] = {}
-    parts: dict[int, Resources] = {}
-    for path, amounts, sign in moves:
-        # Gangs of a kind ask for the same: they are added up by counting them.
-        parts[id(amounts)] = amounts
-        key = (path, sign, id(amounts))
-        counts[key] = counts.get(key, 0) + 1
-    sums: dict[tuple[tuple[str, ...], int], Resources] = {}
-    for (path, sign, number), count in counts.items():
-        known = sums.get((path, sign), NOTHING)
-        sums[path, sign] = known.plus(parts[number], times=count)
-    entries = [(path, amounts, sign) for (path, sign), amounts in sorted(sums.items())]
-    with session.queue_accounts.assume_moves(entries):
-        return not first_refusal(session.hooks.quota_checks, gang).refuses
 
 
 def _missing_members(free: Ints, parts: Sequence[EqualMembers]) -> int:

@@ -30,10 +30,10 @@ from gpusched.session.backfill.earliest_start import (
     StartCache,
     StartSearch,
     has_published_start,
-    quota_allows_with,
 )
 from gpusched.session.backfill.overdue import nearest_rows
 from gpusched.session.backfill.reserved_gangs import ReservationPools, ReservedGang, StrictFifoHead
+from gpusched.session.backfill.running.quota_over_time import QueueLoad, quota_allows_beside
 from gpusched.session.backfill.running.release_order import FOREVER, Release
 from gpusched.session.backfill.running.releases import PreemptibleReleases, ReleaseForecast
 from gpusched.session.backfill.walltimes import session_walltimes
@@ -527,22 +527,22 @@ class Reservations:
         if mine.isdisjoint(path) or not self.session.hooks.quota_checks:
             return True
         start = reserved.reservation.start
-        moves = [(path, asked, 1)]
-        moves += [
-            (reservation.path, reservation.requests, 1)
+        held = [
+            (reservation.path, reservation.requests)
             for reservation in self.reservations
             if reservation.is_active_at(start)
             and reservation.gang != reserved.gang.key
             and not mine.isdisjoint(reservation.path)
         ]
-        if quota_allows_with(self.session, reserved.gang, moves):
+        started = QueueLoad([(path, asked), *held])
+        if quota_allows_beside(self.session, reserved.gang, started):
             return True
-        moves += [
-            (each.path, each.requests, -1)
+        ended = QueueLoad(
+            (each.path, each.requests)
             for each in self.profile.releases
             if each.time <= start and not mine.isdisjoint(each.path)
-        ]
-        return quota_allows_with(self.session, reserved.gang, moves)
+        )
+        return quota_allows_beside(self.session, reserved.gang, started, ended)
 
 
 def session_reservations(session: Session) -> Reservations | None:

@@ -156,6 +156,20 @@ def test_a_job_is_shown_as_it_will_be(given):
     assert c.cache.jobs.items[key].resource_version == "77"
 
 
+def test_the_end_of_an_assumption_that_the_watch_has_shown_wakes_nobody(given):
+    """As after each Job that is started: sessions would follow in which nothing has changed."""
+    c = given.nodes(1, gpus=8).job("train", parallelism=1, completions=1, gpus=1, queue="default")
+    key, told = ObjectKey("default", "train"), []
+    job = c.cache.jobs.items[key]
+    paused = attrs.evolve(job, suspended=True)
+    c.cache.switch_job(key, job.uid, paused)
+    c.cache.put_job(key, attrs.evolve(paused, resource_version=ResourceVersion("77")))
+    c.cache.on_change.append(lambda: told.append("changed"))
+    c.cache.switch_job(key, job.uid, None)
+    assert c.cache.jobs.items[key].suspended
+    assert told == []
+
+
 @pytest.mark.parametrize("seed", range(20))
 def test_what_is_shown_depends_on_state_and_marks_not_on_their_order(seed):
     """Marks and news in any order end in the same view (I16)."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right, insort
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Final
 
+import attrs
 import msgspec
 
 from gpusched.api.meta.identity import GangKey, InvalidObject, parse_time
@@ -60,7 +62,8 @@ def estimate_starts(
     work = SearchBudget(ESTIMATE_WORK_MAX)
     estimates: dict[GangKey, StartEstimate] = {}
     ahead: list[GangKey] = []
-    by_row = _EndsByRow(reservations, planned)
+    ended = _Ends(reservations, planned)
+    factors_of = cache(partial(range_factors, reservations.session.snapshot.start_errors))
     for gang in waiting[: reservations.session.snapshot.limits.start_estimates]:
         reservation = reserved.get(gang.key)
         if reservation is None:
@@ -72,19 +75,22 @@ def estimate_starts(
             if reservation is None:
                 continue
             planned.append(reservation)
-            by_row.add(reservation)
+            ended.add(reservation)
         if reservation.start > now and not _rests_on_overrun(reservations, reservation):
-            estimates[gang.key] = _estimate(reservations, gang, reservation, by_row, tuple(ahead))
+            found = _estimate(reservations, gang, reservation, ended, factors_of)
+            estimates[gang.key] = attrs.evolve(found, ahead=tuple(ahead))
         ahead.append(gang.key)
     return estimates
 
 
-class _EndsByRow:
-    """Ends of gangs that run, and of those that are planned, by the rows that they leave."""
+class _Ends:
+    """Ends of gangs that run, and of those that are planned, with the rows that they leave."""
 
     def __init__(self, reservations: Reservations, planned: Sequence[Reservation]) -> None:
         self._profile = reservations.profile
-        self._planned: dict[int, list[tuple[int, GangKey]]] = {}
+        self._planned: list[tuple[int, GangKey]] = []
+        """By time and gang."""
+        self._rows: dict[GangKey, frozenset[int]] = {}
         self._times: set[int] = set()
         for each in planned:
             self.add(each)
@@ -94,20 +100,17 @@ class _EndsByRow:
         if planned.end >= FOREVER:
             return
         self._times.add(planned.end)
-        for row in set(planned.rows.tolist()):
-            insort(self._planned.setdefault(row, []), (planned.end, planned.gang))
+        self._rows[planned.gang] = frozenset(planned.rows.tolist())
+        insort(self._planned, (planned.end, planned.gang))
 
-    def last_ends(self, reservation: Reservation) -> tuple[tuple[GangKey, int], ...]:
+    def last_before(self, reservation: Reservation) -> tuple[tuple[GangKey, int], ...]:
         """The last ends on the reserved rows until the reservation begins, the last one first."""
         running = self._profile.last_releases(reservation.rows, reservation.start, _ENDS_TOLD_MAX)
-        found: set[tuple[int, GangKey]] = set()
-        for row in reservation.rows.tolist():
-            ends = self._planned.get(row, [])
-            until = bisect_right(ends, reservation.start, key=lambda each: each[0])
-            both = sorted([*running.get(row, ()), *ends[max(0, until - _ENDS_TOLD_MAX) : until]])
-            found.update(both[-_ENDS_TOLD_MAX:])
-        last = sorted(found, key=lambda each: (-each[0], each[1]))[:_ENDS_TOLD_MAX]
-        return tuple((gang, time) for time, gang in last)
+        rows = frozenset(reservation.rows.tolist())
+        until = bisect_right(self._planned, reservation.start, key=lambda each: each[0])
+        leaves_them = (e for e in self._planned[:until] if not rows.isdisjoint(self._rows[e[1]]))
+        last = sorted({*running, *leaves_them}, key=lambda each: (-each[0], each[1]))
+        return tuple((gang, time) for time, gang in last[:_ENDS_TOLD_MAX])
 
     def is_end(self, time: int) -> bool:
         """Whether anything ends then, on whatever rows."""
@@ -118,22 +121,21 @@ def _estimate(
     reservations: Reservations,
     gang: Gang,
     reservation: Reservation,
-    by_row: _EndsByRow,
-    ahead: tuple[GangKey, ...],
+    ended: _Ends,
+    factors_of: Callable[[tuple[str, ...], str], tuple[float, float] | None],
 ) -> StartEstimate:
     """The estimate of one gang with what it rests on and, where that was learned, its range."""
     session, now = reservations.session, reservations.walltimes.now
-    ends = by_row.last_ends(reservation)
-    known_by = _known_by(reservations, gang, reservation, ends, by_row)
+    ends = ended.last_before(reservation)
+    known_by = _known_by(reservations, gang, reservation, ends, ended)
     start = _stable_estimate(gang, float(reservation.start), now=now)
     reservations.walltimes.changes_at(start)
-    path = session.queue_path(gang)
-    factors = range_factors(session.snapshot.start_errors, path, known_by)
+    factors = factors_of(session.queue_path(gang), known_by)
     earliest, latest = start_range(now, start, factors) if factors else (0.0, 0.0)
     if factors:
         reservations.walltimes.changes_at(range_stays_until(now, start, factors))
     return StartEstimate(
-        start=start, known_by=known_by, earliest=earliest, latest=latest, ends=ends, ahead=ahead
+        start=start, known_by=known_by, earliest=earliest, latest=latest, ends=ends
     )
 
 
@@ -142,13 +144,13 @@ def _known_by(
     gang: Gang,
     reservation: Reservation,
     ends: Sequence[tuple[GangKey, int]],
-    by_row: _EndsByRow,
+    ended: _Ends,
 ) -> StartKnownBy:
     """What an estimate rests on, the least certain of it."""
     if any(each.end == reservation.start for each in reservations.windows_binding(gang)):
         return StartKnownBy.WINDOW
     if all(time != reservation.start for _, time in ends):
-        elsewhere = by_row.is_end(reservation.start)
+        elsewhere = ended.is_end(reservation.start)
         return StartKnownBy.QUOTA if elsewhere else StartKnownBy.EVICTIONS
     running = reservations.session.snapshot.placed_gangs
     sources = {

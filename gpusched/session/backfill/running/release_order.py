@@ -11,12 +11,14 @@ import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
-from gpusched.arrays.columns import Ints
+from gpusched.arrays.columns import Bools, Ints
 
 FOREVER: Final = 2**62
 """The end of what has no known end."""
 _REBUILT_FROM: Final = 8
 """A list of which an eighth changes is sorted anew."""
+_CHUNK_MIN: Final = 64
+"""Members that are looked at first where the last ends are sought; then twice as many."""
 
 
 FlatReleases = tuple[Ints, Ints, Ints]
@@ -100,34 +102,30 @@ class ReleaseOrder:
         found = self.releases[position : position + 1]
         return found[0].gang if found and found[0].time == time else None
 
-    def last_on_rows(
-        self, rows: Ints, until: int, most: int, by_row: RowReleases
-    ) -> dict[int, list[tuple[int, GangKey]]]:
-        """Times and gangs of the last releases on some rows up to a time, the last one first.
+    def last_on_rows(self, on: Bools, until: int, most: int) -> list[tuple[int, GangKey]]:
+        """Times and gangs of the last releases on some rows up to a time: the last one first, of one time by gang.
 
         Args:
-            rows: row numbers.
+            on: the rows, shape (rows,).
             until: the last moment that counts.
-            most: releases of each row.
-            by_row: of the same releases.
+            most: releases that are told.
         """
+        assert self._flat is not None
         assert self._counts is not None
-        end = int(np.searchsorted(by_row.flat[0], until, side="right"))
+        times, rows, _ = self._flat
         ends = np.cumsum(self._counts)
-        found: dict[int, list[tuple[int, GangKey]]] = {}
-        for row in rows.tolist():
-            places = by_row.of_row(row)
-            places = places[: int(np.searchsorted(places, end))]
-            if len(places):
-                of_row = found.setdefault(row, [])
-                for number in np.searchsorted(ends, places[::-1], side="right").tolist():
-                    release = self.releases[number]
-                    entry = (release.time, release.gang)
-                    if entry not in of_row:
-                        of_row.append(entry)
-                    if len(of_row) == most:
-                        break
-        return found
+        high, size = int(np.searchsorted(times, until, side="right")), _CHUNK_MIN
+        found: list[tuple[int, GangKey]] = []
+        seen = set[int]()
+        # Those of one time are looked at together, as the first gangs of them are told.
+        while high and (len(found) < most or times[high - 1] == -found[most - 1][0]):
+            low = max(0, high - size)
+            places = np.flatnonzero(on[rows[low:high]]) + low
+            seen.update(np.searchsorted(ends, places, side="right").tolist())
+            of_seen = map(self.releases.__getitem__, seen)
+            found = sorted((-each.time, each.gang) for each in of_seen)
+            high, size = low, size * 2
+        return [(-time, gang) for time, gang in found[:most]]
 
     def _changed_arrays(
         self, gone: list[int], added: list[Release], before: list[int]
@@ -196,13 +194,6 @@ class RowReleases:
         self.after: Ints = after
         """Free amounts after each release, in the order of time, shape (members, resources)."""
         self.before: Ints = after - amounts
-        self._order, self._of_row = order, of_row
-
-    def of_row(self, row: int) -> Ints:
-        """Numbers of the releases on a row, by time."""
-        low, high = np.searchsorted(self._of_row, (row, row + 1))
-        found: Ints = self._order[low:high]
-        return found
 
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
