@@ -8,7 +8,7 @@ every victim that is not needed is spared. So a few dozen trials do, whatever th
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -206,7 +206,7 @@ class EvictionTrials:
         claimant: with those members only for which others may be evicted.
         action: ``preempt`` or ``reclaim``.
         gangs: who may be a victim; policies agreed already.
-        accounts: of the queues of all possible victims.
+        accounts: tells those of the queues of all possible victims.
     """
 
     def __init__(
@@ -217,22 +217,25 @@ class EvictionTrials:
         *,
         action: str,
         gangs: Iterable[Gang],
-        accounts: LossAccounts,
+        accounts: Callable[[], LossAccounts],
     ) -> None:
         self._session = session
         self._claimant = claimant
+        self._gangs = gangs
+        self._accounts = accounts
+        self._steps = EvictionSteps(session, victims, claimant, action)
         self._left = list(victims.left)
         self._held_back: set[GangKey] = set()
         self.work = 0
         """Steps taken, in the units of ``Chooser.work``."""
-        steps = EvictionSteps(session, victims, claimant, action)
-        ordered = steps.steps_for(gangs)
-        self.work += steps.work
-        self._all = self._allowed_steps(ordered, accounts)[: limits.VICTIM_TRIALS_MAX]
 
     def find_fewest_victims(self) -> list[VictimGroup] | None:
         """Victims in order; None when even all of them do not make room."""
-        steps = self._all
+        if self._claimant_rows(()) is not None:
+            return []  # as where only reserved room is in the way
+        ordered = self._steps.steps_for(self._gangs)
+        self.work += self._steps.work
+        steps = self._allowed_steps(ordered, self._accounts())
         rows = self._claimant_rows(steps)
         if rows is None:
             return None
@@ -284,7 +287,7 @@ class EvictionTrials:
     def _allowed_steps(
         self, ordered: Sequence[EvictionStep], accounts: LossAccounts
     ) -> list[EvictionStep]:
-        """Steps that budgets and queues allow one after another.
+        """Steps that budgets and queues allow one after another, as many of them as are tried at most.
 
         What is freed inside a department may let it take from others: those come after that.
         """
@@ -303,6 +306,8 @@ class EvictionTrials:
                     add_loss(lost, loss.accounts, loss.taken)
                     allowed.append(step)
                     found = True
+                    if len(allowed) == limits.VICTIM_TRIALS_MAX:
+                        return allowed
             waiting = later if accounts.limits.sides else []
         return allowed
 
