@@ -61,6 +61,28 @@ def test_configurations_are_compared_side_by_side(
     assert (tmp_path / "out" / "data" / "line" / "jobs.csv").exists()
 
 
+def test_a_step_gathers_what_comes_within_it(jobs: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Fewer sessions decide; nobody starts later by more than the step."""
+    args = ["simulate", "--csv", jobs, "--nodes", "4x8", "-o", "json"]
+    assert main(args) == 0
+    at_once = told(capsys)["configurations"][0]
+    assert main([*args, "--step", "5m"]) == 0
+    out = capsys.readouterr()
+    gathered = json.loads(out.out)["configurations"][0]
+    assert at_once["meanWaitByClass"]["5-8-GPUs"] < 2
+    assert at_once["meanWaitByClass"]["5-8-GPUs"] < gathered["meanWaitByClass"]["5-8-GPUs"] <= 302
+    assert "starts come up to 5m later than a daemon's" in out.err
+
+
+@pytest.mark.parametrize("step", ["2h", "soon", "5"])
+def test_a_step_that_is_none_is_told_in_one_sentence(
+    jobs: str, step: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is read."""
+    assert main(["simulate", "--csv", jobs, "--nodes", "4x8", "--step", step]) == 2
+    assert capsys.readouterr().err.startswith("gpusched: --step")
+
+
 def test_the_table_names_statistics_and_the_bound(
     jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

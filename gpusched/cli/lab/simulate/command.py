@@ -117,6 +117,11 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--start-delay", default="1s", metavar="DURATION", help="from binding to running (1s)"
     )
+    parser.add_argument(
+        "--step",
+        metavar="DURATION",
+        help="gather changes for so long before deciding (0s: as the daemon does): faster, and starts come up to so much later",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -219,6 +224,7 @@ def _play(
         objects=vary_objects(given.objects, setting.changes),
         arrivals=vary_arrivals(given.arrivals(), setting.changes),
         until=given.until,
+        step_s=given.step_s,
         pace=given.pace,
         epoch=given.epoch,
         seed=given.seed,

@@ -21,6 +21,7 @@ from gpusched.engine.simulation import Arrival
 from gpusched.engine.world import SimulatedDelays
 from gpusched.io.recordings.snapshot_file import read_snapshot
 from gpusched.lab.experiments.m6 import Months, months_objects, months_trace
+from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.simulate.traces import openb
 from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs, shift_to_zero
 from gpusched.lab.simulate.traces.generator import GeneratorOptions, generate_jobs
@@ -42,6 +43,8 @@ _NODES: Final = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,2})(?:/([1-9][0-9]{
 LOAD: Final = 0.85
 """Share of the GPUs that generated jobs use on average, where the number of nodes is not given."""
 _GRACE_S: Final = 30.0
+STEP_MAX_S: Final = 3600.0
+"""Longest time for which changes are gathered."""
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +56,8 @@ class SimulationInput:
         objects: there from the beginning.
         arrivals: makes what comes later, anew for each run.
         until: seconds after which a run ends; None when nothing is to come any more.
+        step_s: seconds for which changes are gathered before a session decides about all of them; 0 for as the
+            daemon does.
         passed: rows that were passed over, the first of each reason; ``counts`` has all.
         remarks: what a reader of the results should know.
         snapshot: it is a recorded cluster.
@@ -63,6 +68,7 @@ class SimulationInput:
     arrivals: Callable[[], Iterable[Arrival]]
     pace: SimulatedDelays
     until: float | None = None
+    step_s: float = 0.0
     epoch: float = EPOCH
     seed: int = 0
     passed: Sequence[SkippedRow] = ()
@@ -79,6 +85,29 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
         UsageError: options that do not go together, or cannot be understood.
         ConfigError: a file cannot be used.
     """
+    step_s = _step(arguments.step)
+    given = _read_named(arguments)
+    remarks = [*given.remarks, *_step_remarks(step_s)]
+    return attrs.evolve(given, step_s=step_s, remarks=remarks)
+
+
+def _step(text: str | None) -> float:
+    step_s = _seconds(text, "--step") or 0.0
+    if step_s > STEP_MAX_S:
+        raise UsageError(f"--step {text}: at most an hour; 0s decides as the daemon does")
+    return step_s
+
+
+def _step_remarks(step_s: float) -> list[str]:
+    if not step_s:
+        return []
+    step = duration_text(round(step_s))
+    return [
+        f"what changes within {step} is decided about together: starts come up to {step} later than a daemon's"
+    ]
+
+
+def _read_named(arguments: argparse.Namespace) -> SimulationInput:
     until = _seconds(arguments.span, "--for")
     pace = SimulatedDelays(start_s=_needed(arguments.start_delay, "--start-delay"))
     if arguments.snapshot is not None:

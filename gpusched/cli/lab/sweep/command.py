@@ -43,7 +43,7 @@ _OWN: Final = {"out": None, "workers": None, "ray": None, "resume": False, "poin
 _OTHERS: Final[dict[str, Any]] = {
     "config": [], "sets": [], "report": None, "jobs": 2000, "days": 7.0, "seed": 1, "nodes": None,
     "first": 0, "suspend": False, "strict": False, "span": None, "assume_duration": None,
-    "grace": None, "start_delay": "1s", "fill": False,
+    "grace": None, "start_delay": "1s", "step": None, "fill": False,
 }  # fmt: skip
 """Options that the file of a sweep says instead."""
 

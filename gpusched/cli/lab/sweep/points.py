@@ -113,6 +113,7 @@ def play_point(point: SweepPoint, given: Playable) -> RunRecord:
                 objects=vary_objects(given.objects, setting.changes),
                 arrivals=vary_arrivals(given.arrivals(), setting.changes),
                 until=given.until,
+                step_s=given.step_s,
                 pace=given.pace,
                 epoch=given.epoch,
                 seed=point.seed,

@@ -197,7 +197,7 @@ def _input(section: ConfigSection, folder: Path, source: str) -> SweepInput:
     options["first"] = section.read("first", whole_number(low=0, high=_JOBS_MAX), default=None)
     for key, option in (
         ("nodes", "nodes"), ("for", "span"), ("assumeDuration", "assume_duration"),
-        ("grace", "grace"), ("startDelay", "start_delay"),
+        ("grace", "grace"), ("startDelay", "start_delay"), ("step", "step"),
     ):  # fmt: skip
         options[option] = section.read(key, _text, default=None)
     options["half"] = section.read(

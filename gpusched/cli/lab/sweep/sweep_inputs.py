@@ -30,7 +30,7 @@ SEEDED: Final = ("generate", "scenario")
 OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({
     "snapshot": None, "openb": None, "philly": None, "csv": None, "generate": None, "half": None, "jobs": 2000,
     "days": 7.0, "nodes": None, "first": 0, "suspend": False, "strict": False, "span": None,
-    "assume_duration": None, "grace": None, "start_delay": "1s",
+    "assume_duration": None, "grace": None, "start_delay": "1s", "step": None,
 })  # fmt: skip
 """Options of ``gpusched simulate`` that describe an input, with their defaults."""
 

@@ -93,6 +93,7 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument("--nodes", metavar="COUNTxGPUS[/RACK]", help="as in gpusched simulate")
     parser.add_argument("--jobs", type=int, default=2000, metavar="N", help="to generate (2000)")
     parser.add_argument("--days", type=float, default=14.0, metavar="D", help="to generate (14)")
+    parser.add_argument("--step", metavar="DURATION", help="as in gpusched simulate")
     add_workers(parser)
     parser.add_argument("--resume", action="store_true", help="go on with results in DIR")
     add_output(parser)
@@ -190,7 +191,8 @@ def _seeds(text: str, option: str) -> tuple[int, ...]:
 def _inputs(arguments: argparse.Namespace) -> TuningInputs:
     seeds = _seeds(arguments.seeds, "--seeds")
     check = _seeds(arguments.check_seeds, "--check-seeds")
-    nodes = {"nodes": arguments.nodes} if arguments.nodes else {}
+    given = {"nodes": arguments.nodes, "step": arguments.step}
+    common = {key: value for key, value in given.items() if value}
     if arguments.trace in MADE:
         if arguments.check_trace:
             raise UsageError("--check-trace goes with a file; generated jobs have --check-seeds")
@@ -200,15 +202,15 @@ def _inputs(arguments: argparse.Namespace) -> TuningInputs:
             "generate": arguments.trace,
             "jobs": arguments.jobs,
             "days": arguments.days,
-            **nodes,
+            **common,
         }
         return TuningInputs(
             seen=SweepInput(name="tuned-on", options=made, place="--trace"), seeds=seeds,
             unseen=SweepInput(name="unseen", options=made, place="--trace"), check_seeds=check,
         )  # fmt: skip
-    first: dict[str, Any] = {_kind(arguments.trace): arguments.trace, **nodes}
+    first: dict[str, Any] = {_kind(arguments.trace): arguments.trace, **common}
     if arguments.check_trace:
-        second = {_kind(arguments.check_trace): arguments.check_trace, **nodes}
+        second = {_kind(arguments.check_trace): arguments.check_trace, **common}
     else:
         first, second = {**first, "half": "first"}, {**first, "half": "second"}
     return TuningInputs(
