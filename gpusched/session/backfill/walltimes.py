@@ -86,10 +86,20 @@ class Walltimes:
         if end > self.now:
             self.changes_at(self.now + 1 if began is None else end)
             return end
-        left = end_when_late_s(self.now - end, self.seconds_of(gang))
+        return self.end_of_late(gang.key, end, self.seconds_of(gang))
+
+    def end_of_late(self, gang: GangKey, end: int, length: int) -> int:
+        """When a gang will end that should have ended already; FOREVER when that is unknown.
+
+        Args:
+            gang: that runs.
+            end: when it should have.
+            length: seconds that it was to run.
+        """
+        left = end_when_late_s(self.now - end, length)
         if left is None:
             return FOREVER
-        self.overruns.add(gang.key)
+        self.overruns.add(gang)
         self.changes_at(self.now + 1)
         return self.now + left
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_share import shared_resource
@@ -67,8 +68,9 @@ class ReleaseForecast:
         order, again = self._known_order()
         placed = session.snapshot.placed_gangs
         late = order.ended_by(self._walltimes.now)
-        releases = []
-        for gang in (placed[key] for key in sorted({*again, *(each.gang for each in late)})):
+        believed = (self._release_of_late(each) for each in late if each.gang not in again)
+        releases = [each for each in believed if each is not None]
+        for gang in (placed[key] for key in sorted(again)):
             end = self._walltimes.end_of_running(gang)
             room = self.release_of_running(gang, end) if end < FOREVER else None
             if room is not None:
@@ -88,6 +90,13 @@ class ReleaseForecast:
             now=self._walltimes.now,
             order=order.with_changes(list(gone.values()), releases),
         )
+
+    def _release_of_late(self, known: Release) -> Release | None:
+        """What a gang leaves that should have ended by now; None where no end of it is believed any more."""
+        began = self._walltimes.start_of_running(self._session.snapshot.placed_gangs[known.gang])
+        assert began is not None, "its end was known"
+        end = self._walltimes.end_of_late(known.gang, known.time, known.time - int(began))
+        return attrs.evolve(known, time=end) if end < FOREVER else None
 
     # -- what is kept from the sessions before ---------------------------------------------------
     @property
