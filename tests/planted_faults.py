@@ -80,7 +80,7 @@ FAULTS = [
         ("gpusched/lab/report/plots/gantt_layout.py", "free_at.get(row, 0.0) <= since", "free_at.get(row, 0.0) <= since + 1", "lab/report"),
         ("gpusched/api/meta/quantity.py", "if value > QUANTITY_MAX:", "if value >= QUANTITY_MAX:", "api/test_amounts.py"),
         ("gpusched/api/devices/gpu_share.py", "self.memory > gpu_memory", "self.memory < gpu_memory", "api/test_decode_shares.py session/allocate/test_gpu_shares.py"),
-        ("gpusched/base/clock.py", "return self._epoch + asyncio", "return self._epoch - asyncio", "lab/simulate/test_virtual_loop.py"),
+        ("gpusched/base/clock.py", "return self._epoch + self.monotonic()", "return self._epoch - self.monotonic()", "lab/simulate/test_virtual_loop.py"),
         ("gpusched/cache/queues/checks.py", "if sums + amount <= limit:", "if sums + amount < limit:", "session/queues/test_queue_tree.py"),
         ("gpusched/cache/verify/placements.py", "+ amount > node.allocatable", "+ amount >= node.allocatable", "session/state/test_recheck.py"),
         ("gpusched/placement/victims/loss_limits.py", "if any(_lost_amount(lost, account, column) > amount for", "if any(_lost_amount(lost, account, column) < amount for", "placement/test_victims.py session/preempt/test_least_loss.py"),
