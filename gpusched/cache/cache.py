@@ -281,10 +281,8 @@ class Cache:
     def switch_job(self, key: ObjectKey, uid: UID, becomes: Job | None) -> None:
         """A Job is being paused or started, or (None) could not be: shown at once."""
         job = self.jobs.items.get(key)
-        if job is not None and job.uid == uid:
-            shown = self.overlay.assume_switch(job, becomes)
-            if shown is job:  # as when the watch has shown meanwhile what was assumed
-                return
+        shown = self.overlay.assume_switch(job, becomes) if job and job.uid == uid else job
+        if shown and shown is not job:  # else the watch has shown meanwhile what was assumed
             self.jobs.put(key, shown)
             self.families.mark_changed(GangKey("Job", *key))
             self._changed(echo=becomes is not None)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
-from functools import partial
 from itertools import zip_longest
 from math import inf
 from typing import Any
@@ -419,7 +418,7 @@ class Preemption:
             claimant,
             action=self._rules.action,
             gangs=gangs,
-            accounts=partial(self._chooser.loss_accounts, claimant, kind),
+            accounts=lambda: self._chooser.loss_accounts(claimant, kind),
         )
         found = prover.find_fewest_victims()
         self._chooser.work += prover.work

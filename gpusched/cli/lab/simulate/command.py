@@ -100,6 +100,11 @@ def _add_inputs(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--strict", action="store_true", help="rows that cannot be used are an error"
     )
+    _add_pace(parser)
+
+
+def _add_pace(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how long things take, and how often is decided."""
     parser.add_argument(
         "--for",
         dest="span",
