@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -49,13 +49,22 @@ class StartSweep:
     ) -> None:
         self._profile = profile
         self._part = part
-        self._allowed = part.allowed if within is None else part.allowed & within
-        self._time = time
         self._until = until
-        self._seen: tuple[Reservation, ...] = ()
-        self._free = profile.free_at(time, profile.reservation_table(()))
-        self._fits: Ints = np.zeros(len(self._free), dtype=np.int64)
-        self._recount_rows(np.arange(len(self._free)))
+        self._time = time
+        self._seen = 0
+        """How many reservations are taken into account."""
+        self._ahead: list[tuple[int, int]] = []
+        """Ends ahead of reservations that were added, by time, with their numbers."""
+        free = profile.free_at(time, profile.reservation_table(()))
+        self._width = free.shape[1]
+        self._free: Ints = free[:, part.request.columns]
+        """Of the resources that a member asks for, shape (rows, resources asked)."""
+        allowed = part.allowed if within is None else part.allowed & within
+        self._most: Ints = np.where(allowed, part.count, 0)
+        """Members that count on each row."""
+        self._fits = np.minimum(how_many_fit(self._free, part.request.amounts), self._most)
+        self._released = int(np.searchsorted(profile.flatten_releases()[0], time, side="right"))
+        """How many releases are behind the walk."""
 
     def find_next_start(
         self, reservations: Sequence[Reservation], allowed: Callable[[int], bool]
@@ -69,18 +78,19 @@ class StartSweep:
         Raises:
             SweepLostError: some begin later than this walk has come, or there are many.
         """
-        new = reservations[len(self._seen) :]
+        new = reservations[self._seen :]
         many = len(reservations) + len(self._profile.releases) > SWEEP_MOMENTS_MAX
         if many or any(reservation.start > self._time for reservation in new):
             raise SweepLostError
-        self._seen = tuple(reservations)
-        for reservation in new:
+        for number, reservation in enumerate(new, start=self._seen):
             if reservation.end > self._time:
+                insort(self._ahead, (reservation.end, number))
                 self._add(reservation.rows, -reservation.amounts)
+        self._seen = len(reservations)
         while True:
             if int(self._fits.sum()) >= self._part.count and allowed(self._time):
                 return self._time, self._taken_amounts()
-            if not self._continue_round():
+            if not self._continue_round(reservations):
                 return None
 
     def _taken_amounts(self) -> tuple[Ints, Ints]:
@@ -91,36 +101,32 @@ class StartSweep:
         take = np.minimum(fits, np.maximum(self._part.count - before, 0))
         some = take > 0
         rows, take = rows[some], take[some]
-        amounts: Ints = np.zeros((len(rows), self._free.shape[1]), dtype=np.int64)
+        amounts: Ints = np.zeros((len(rows), self._width), dtype=np.int64)
         amounts[:, self._part.request.columns] = take[:, np.newaxis] * self._part.request.amounts
         return rows, amounts
 
-    def _continue_round(self) -> bool:
+    def _continue_round(self, reservations: Sequence[Reservation]) -> bool:
         """Go on to the next moment at which something ends; whether there is one."""
-        here, times = self._time, self._profile.release_times(self._until)
-        number = bisect_right(times, here)
-        moments = [
-            reservation.end for reservation in self._seen if here < reservation.end <= self._until
-        ]
-        moments += times[number : number + 1]
+        times = self._profile.release_times(self._until)
+        number = bisect_right(times, self._time)
+        moments = times[number : number + 1]
+        if self._ahead and self._ahead[0][0] <= self._until:
+            moments.append(self._ahead[0][0])
         if not moments:
             return False
         self._time = min(moments)
         ends, rows, amounts = self._profile.flatten_releases()
-        low, high = np.searchsorted(ends, (here, self._time), side="right").tolist()
+        low, high = self._released, int(np.searchsorted(ends, self._time, side="right"))
         if high > low:
+            self._released = high
             self._add(rows[low:high], amounts[low:high])
-        for reservation in self._seen:
-            if here < reservation.end <= self._time:
-                self._add(reservation.rows, reservation.amounts)
+        while self._ahead and self._ahead[0][0] <= self._time:
+            ended = reservations[self._ahead.pop(0)[1]]
+            self._add(ended.rows, ended.amounts)
         return True
 
     def _add(self, rows: Ints, amounts: Ints) -> None:
-        np.add.at(self._free, rows, amounts)
-        self._recount_rows(rows)
-
-    def _recount_rows(self, rows: Ints) -> None:
-        """Count again how many members fit on rows that changed, some perhaps named several times."""
+        """Add to what is free on rows, some perhaps named several times, and count again what fits them."""
         ask = self._part.request
-        fits = how_many_fit(self._free[rows][:, ask.columns], ask.amounts)
-        self._fits[rows] = np.where(self._allowed[rows], np.minimum(fits, self._part.count), 0)
+        np.add.at(self._free, rows, amounts[:, ask.columns])
+        self._fits[rows] = np.minimum(how_many_fit(self._free[rows], ask.amounts), self._most[rows])
