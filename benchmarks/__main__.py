@@ -1,10 +1,11 @@
-"""``python -m benchmarks``: measure, print one table, exit 1 when a promise is not kept."""
+"""``python -m benchmarks``: measure, print one table, exit 1 when a promise is not kept or a part could not be measured."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from typing import Final
 
@@ -101,14 +102,17 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    figures: list[Figure] = []
+    figures, failed = list[Figure](), list[str]()
     for name in arguments.only or [each for each in PARTS if each not in ONLY_WHEN_NAMED]:
         began = time.monotonic()
         try:
             figures += PARTS[name]()
         except TraceMissing as error:
             print(f"{name}: {error}", file=sys.stderr)
-            return 1
+            failed.append(name)
+        except Exception:  # noqa: BLE001 - hours of others are not lost by one
+            traceback.print_exc()
+            failed.append(name)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
     if arguments.json:
         print(as_json(figures))
@@ -117,7 +121,9 @@ def main() -> int:
     missed = [each.name for each in figures if each.met is False]
     for name in missed:
         print(f"missed: {name}", file=sys.stderr)
-    return 1 if missed else 0
+    for name in failed:
+        print(f"not measured: {name}", file=sys.stderr)
+    return 1 if missed or failed else 0
 
 
 if __name__ == "__main__":
