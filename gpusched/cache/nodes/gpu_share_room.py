@@ -57,10 +57,12 @@ def share_error(node: Node, use: NodeHoldings, parts: Mapping[int, int]) -> str:
         use: of it.
         parts: thousandths that are wanted, by slot mask of one share.
     """
+    if not parts:
+        return ""
     held, offered = use.amounts.get(shared_resource(), 0), node.allocatable.get(shared_resource())
-    if parts and shared_resource() in node.devices_only:
+    if shared_resource() in node.devices_only:
         return f"node {node.name} has its GPUs as devices of claims, which shares by annotation cannot use"
-    if parts and held > offered:
+    if held > offered:
         return f"pods on node {node.name} hold more GPUs than it offers"
     slots = slot_mask(tuple(slot_ranges(node.allocatable).get(shared_resource(), ())))
     for mask, part in sorted(parts.items()):
