@@ -561,7 +561,6 @@ class Cache:
         nodes = self.rows.rows_at(now).build_columns(self.ledger)
         moves = self.moves.recent_moves(now, self.limits.move_pause_s)
         gangs = self.families.gangs_to_show(now, moves)
-        kept_free = sorted(self.reservations.items.items()) if self.part.tells_cluster else ()
         return Snapshot(
             revision=self._revision,
             nodes=nodes,
@@ -593,7 +592,7 @@ class Cache:
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),
             gpu_resources=gpu_resources(),
-            reservations=tuple(item for _, item in kept_free),
+            reservations=self.part.reservations_here(self.reservations.items),
             limits=self.limits,
             now=now,
         )

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import PodClass
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.snapshot import Snapshot
 
@@ -49,8 +50,19 @@ class ClusterPart:
 
     @property
     def tells_cluster(self) -> bool:
-        """Whether what concerns the cluster as a whole is decided and told here: Reservations, Topologies."""
+        """Whether what concerns the cluster as a whole is told here: Topologies."""
         return True
+
+    def reservations_here(
+        self, reservations: Mapping[ObjectKey, AdvanceReservation]
+    ) -> tuple[AdvanceReservation, ...]:
+        """What Reservations keep here, by key."""
+        found = (self.reservation_here(item) for _, item in sorted(reservations.items()))
+        return tuple(each for each in found if each is not None)
+
+    def reservation_here(self, reservation: AdvanceReservation) -> AdvanceReservation | None:
+        """What a Reservation keeps here; None for nothing."""
+        return reservation
 
     def start_gang(self, _gang: GangKey, _path: tuple[str, ...], _pods: PlacedPods) -> str:
         """Count the start of a gang; why it must not start now, empty when it is counted.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Final
 
 import attrs
@@ -15,6 +16,8 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.config.model import Config, ShardConfig
 
 _HASH_BYTES: Final = 8
+_KNOWN_MAX: Final = 4096
+"""Combinations of label values of which the shards are remembered."""
 
 
 def gang_hash(key: GangKey) -> str:
@@ -34,6 +37,10 @@ class ShardLayout:
 
     shards: tuple[ShardConfig, ...]
     digest: str
+    _known: dict[tuple[str | None, ...], tuple[str, ...]] = attrs.field(
+        factory=dict, eq=False, repr=False
+    )
+    """Shards by the values of the labels that selectors name."""
 
     @classmethod
     def from_config(cls, config: Config) -> ShardLayout:
@@ -55,7 +62,19 @@ class ShardLayout:
 
     def matching(self, labels: Mapping[str, str]) -> tuple[str, ...]:
         """Names of the shards whose selector a node of these labels satisfies: one, where all is well."""
-        return tuple(each.name for each in self.shards if each.selector.matches(labels))
+        values = tuple(map(labels.get, self._keys))
+        found = self._known.get(values)
+        if found is None:
+            if len(self._known) >= _KNOWN_MAX:
+                self._known.clear()
+            found = tuple(each.name for each in self.shards if each.selector.matches(labels))
+            self._known[values] = found
+        return found
+
+    @cached_property
+    def _keys(self) -> tuple[str, ...]:
+        rules = (each.selector.requirements for each in self.shards)
+        return tuple(sorted({rule.key for each in rules for rule in each}))
 
     def first_owner(self, digits: str) -> str:
         """The shard in which the gang of this hash begins."""
@@ -74,6 +93,17 @@ class ShardLayout:
         """Whether pods of a class can never be on any node of a shard, by its node selector and theirs."""
         rules = next(each.selector.requirements for each in self.shards if each.name == shard)
         return any(_class_excluded(each, rules) for each in pod_classes)
+
+    def shard_of_labels(self, labels: Mapping[str, str]) -> str:
+        """The first shard in which a node with these labels, and any others, could be; the first of all where none is."""
+        possible = (
+            each.name
+            for each in self.shards
+            if all(
+                rule.matches(labels) for rule in each.selector.requirements if rule.key in labels
+            )
+        )
+        return next(possible, self.names[0])
 
     def preference(self, shard: str, pod_classes: Iterable[PodClass]) -> int:
         """How much pods of some classes prefer a shard: the weights of their preferred node affinity for it.

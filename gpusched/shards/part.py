@@ -18,6 +18,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.pool_resources import dimension
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
+from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
@@ -104,6 +105,8 @@ class ShardPart(ClusterPart):
     _blocked: set[GangKey] = attrs.Factory(set)
     _ungranted: set[GangKey] = attrs.Factory(set)
     """Those of ``_blocked`` that what is granted to another shard held here would be enough for."""
+    _told: set[str] = attrs.Factory(set)
+    """Reservations whose status is told here."""
     _short_of_room: set[GangKey] = attrs.Factory(set)
     _too_large: set[GangKey] = attrs.Factory(set)
     _lacking: list[Gang] = attrs.Factory(list)
@@ -158,6 +161,28 @@ class ShardPart(ClusterPart):
     def tells_cluster(self) -> bool:
         """Whether the first shard of the configuration is held."""
         return self.layout.names[0] in self.held
+
+    def reservation_here(self, reservation: AdvanceReservation) -> AdvanceReservation | None:
+        """What a Reservation keeps of these shards: its nodes that are here, and some where it chooses them here."""
+        told = self._tells_reservation(reservation)
+        (self._told.add if told else self._told.discard)(reservation.name)
+        if reservation.chooses and not told:
+            return None
+        if not reservation.node_names:
+            return reservation
+        names = tuple(
+            name
+            for name in reservation.node_names
+            if not (shard := self.nodes.shard_of(name, self.board)) or shard in self.held
+        )
+        return attrs.evolve(reservation, node_names=names) if names else None
+
+    def _tells_reservation(self, reservation: AdvanceReservation) -> bool:
+        """Whether its nodes are chosen here, where it does, and its status is told."""
+        homes = (self.nodes.home(name) for name in reservation.node_names)
+        named = next((home for home in homes if home), "")
+        labels = dict(reservation.node_selector)
+        return (named or self.layout.shard_of_labels(labels)) in self.held
 
     def queue_shares(self, queues: Collection[Queue]) -> Collection[Queue]:
         """Queues with what they deserve and are guaranteed in the shards that are held."""
@@ -396,10 +421,23 @@ class ShardPart(ClusterPart):
             ]
             self.lending.ask(shard, lacking, self._since, snapshot, self.board)
         idle = []
-        # Reservations keep nodes of the first shard, of whichever it is.
-        kept = bool(snapshot.reservations) and self.tells_cluster
-        if not kept and self.lending.concerns(self.board, self.held):
+        if self.lending.concerns(self.board, self.held):
             idle = idle_nodes(snapshot, plan, promised)
+            kept = [
+                each
+                for each in snapshot.reservations
+                if each.current_window(snapshot.now) is not None
+            ]
+            # What others lent goes home, unless it may have been chosen here.
+            idle = [
+                node
+                for node in idle
+                if not any(
+                    (each.chooses or node.name not in self.board.nodes)
+                    and each.may_keep(node.name, node.labels)
+                    for each in kept
+                )
+            ]
         nodes = snapshot.nodes.nodes
         self.nodes_moved(self.lending.call_back(nodes, self.board, self.held, idle=idle))
         self.nodes_moved(self.lending.pass_on(idle, self.board, self.held, snapshot.now))
@@ -414,6 +452,7 @@ class ShardPart(ClusterPart):
         return attrs.evolve(
             plan,
             topologies=plan.topologies if self.tells_cluster else (),
+            reservations=tuple(each for each in plan.reservations if each.name in self._told),
             queues=tuple(
                 attrs.evolve(each, shards=held, other_shards=others) for each in plan.queues
             ),

@@ -80,6 +80,11 @@ class AdvanceReservation:
     chosen: tuple[str, ...] = ()
     status: bytes = b"{}"
 
+    @property
+    def chooses(self) -> bool:
+        """Whether it keeps some of the nodes that it could, which are chosen."""
+        return bool(self.node_count or self.resources)
+
     def may_keep(self, node: str, labels: Mapping[str, str]) -> bool:
         """Whether a node is one of those that it names, or could choose by its labels."""
         if self.node_names:

@@ -26,6 +26,7 @@ def reservation_error(
         each
         for _, each in sorted(cache.reservations.items.items())
         if (each.uid, each.generation) not in known
+        and cache.part.reservation_here(each) is not None
     ]
     if not changed:
         return ""
