@@ -42,7 +42,7 @@ lint: setup ## ruff: rules and format; oxlint: scripts of reports and of the pag
 	$(BIN)/oxlint --deny-warnings --ignore-pattern '**/vendor/**' gpusched/lab/report/pages/assets gpusched/io/serve/page
 
 types: setup ## mypy --strict
-	$(BIN)/mypy gpusched plugins
+	$(BIN)/mypy gpusched plugins benchmarks
 
 imports: setup ## who may import whom
 	$(BIN)/lint-imports

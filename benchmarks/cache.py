@@ -31,6 +31,7 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.watch.informers import make_event_handlers
+from gpusched.io.watch.page_process import PageProcesses
 from gpusched.io.watch.reflector import KindSpec, Reflector
 
 SEED: Final = 1
@@ -189,10 +190,12 @@ async def _list(kubeconfig: str) -> float:
         clock=clock,
         rng=random.Random(SEED),
         telemetry=Telemetry(),
+        beside=PageProcesses,
     )
     began = time.monotonic()
+    listed = reflector.ask_relist()
     running = asyncio.create_task(reflector.run())
-    await reflector.relist()
+    await listed()
     took = time.monotonic() - began
     running.cancel()
     with contextlib.suppress(asyncio.CancelledError):

@@ -28,7 +28,7 @@ from benchmarks.figures import Figure, middle
 from benchmarks.inputs import GPUS_A_NODE, NAMESPACE, Obj, node, page, pod
 from gpusched.api.devices.dynamic.claims import ClaimConsumer
 from gpusched.api.devices.dynamic.decode import CODECS as DEVICE_CODECS
-from gpusched.api.meta.identity import ObjectKey
+from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.base.clock import SystemClock
 from gpusched.base.limits import LIST_PAGE
@@ -214,6 +214,7 @@ def _list(pages: list[bytes]) -> Cache:
     codec = DEVICE_CODECS["ResourceSlice"]
     for each in pages:
         for item in codec.decode_page(each).items:
+            assert not isinstance(item, Rejected), item.message
             cache.devices.slices.put(ObjectKey("", item.name), item)
     cache.take_snapshot(_NOW)
     return cache

@@ -74,7 +74,7 @@ def main(kubeconfig: str, pods: int, profile: str = "") -> None:
     set_up_logging(level=30)
     collect_garbage_rarely()
     watch = Watch(pods, profile)
-    session_cycle.decide = watch.decide
+    session_cycle.decide = watch.decide  # type: ignore[attr-defined]
     daemon = App(
         AppOptions(config=DEFAULT, clock=SystemClock(), rng=random.Random(1), kubeconfig=kubeconfig)
     )

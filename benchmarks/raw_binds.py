@@ -47,7 +47,7 @@ async def bind_all(kubeconfig: str, nodes: int, *, claims: bool = False) -> None
     if claims:
         answer = await api.request("GET", _CLAIMS, timeout_s=limits.LIST_TIMEOUT_S)
         page = RESOURCE_CLAIMS.decode_page(answer.body)
-        there = {claim.name: claim for claim in page.items}
+        there = {claim.name: claim for claim in page.items if isinstance(claim, ResourceClaim)}
     turn = count()
 
     async def work() -> None:

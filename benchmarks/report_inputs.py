@@ -10,7 +10,7 @@ import heapq
 import itertools
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -111,7 +111,7 @@ class Toy:
 
     def _place(self, live: _Live, now: float) -> bool:
         ask = live.ask
-        slots, places = -(-ask.gpus // 1000), []
+        slots, places = -(-ask.gpus // 1000), list[Any]()
         for node in range(self.nodes):
             if not self._usable(node, now):
                 continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import random
 import time
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -19,7 +19,7 @@ from gpusched.testing.given import Given
 SEED: Final = 1
 GPUS_A_NODE: Final = 8
 GPU: Final = entities.GPU
-NODE: Final = {"gpus": GPUS_A_NODE, "cpu": 128_000, "memory": 1024 * entities.GIB}
+NODE: Final[dict[str, Any]] = {"gpus": GPUS_A_NODE, "cpu": 128_000, "memory": 1024 * entities.GIB}
 
 
 UNBOUNDED: Final = attrs.evolve(DEFAULT.limits, session_work=10_000_000, victim_work=10_000_000)

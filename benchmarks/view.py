@@ -11,7 +11,7 @@ import time
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 import aiohttp
 import attrs
@@ -166,7 +166,7 @@ async def _following(url: str, token: str, shown: dict[str, float]) -> AsyncIter
                 await task
 
 
-async def _spell(here: Cluster, first: dict) -> _Spell:
+async def _spell(here: Cluster, first: dict[str, Any]) -> _Spell:
     """Some seconds in which a pod comes and goes again and again."""
     used, (total, count) = cpu_s(first["pid"]), await _sessions(first["metrics"])
     end = time.monotonic() + SECONDS
@@ -195,7 +195,7 @@ async def _sessions(url: str) -> tuple[float, float]:
 
 def _read(url: str) -> bytes:
     with urllib.request.urlopen(url) as answer:
-        return answer.read()
+        return bytes(answer.read())
 
 
 async def _clients(url: str, token: str) -> dict[str, float]:
@@ -203,4 +203,5 @@ async def _clients(url: str, token: str) -> dict[str, float]:
     done = await asyncio.to_thread(
         subprocess.run, list(map(str, words)), check=True, capture_output=True, text=True
     )
-    return json.loads(done.stdout)
+    told: dict[str, float] = json.loads(done.stdout)
+    return told

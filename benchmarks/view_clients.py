@@ -39,7 +39,7 @@ async def _main(url: str, token: str, pages: int, rate: int, seconds: float) -> 
     async with aiohttp.ClientSession(
         headers=headers, connector=aiohttp.TCPConnector(limit=0)
     ) as session:
-        seen, times = [0], []
+        seen, times = [0], list[float]()
         following = [asyncio.create_task(_follow(session, url, seen)) for _ in range(pages)]
         began = time.monotonic()
         await asyncio.gather(

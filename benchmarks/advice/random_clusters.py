@@ -54,7 +54,7 @@ def make_cluster(
     draw = random.Random(seed)
     count = nodes if nodes is not None else draw.choice([8, 12, 16, 30])
     tainted = count >= 12 and draw.random() < 0.3
-    arrivals, asked = [], 0
+    arrivals, asked = list[Arrival](), 0
     room = NODE_GPUS * count
     while asked < room * 1.1 or len(arrivals) < gangs:
         made, gpus = DrawnGang(draw, len(arrivals), tainted=tainted).objects()
@@ -193,7 +193,7 @@ class DrawnGang:
         return self._group(form), self._pods * self._gpus
 
     def _terms(self) -> dict[str, Any]:
-        draw, spec = self._draw, {}
+        draw, spec = self._draw, dict[str, Any]()
         if draw.random() < 0.3:
             spec["preemptible"] = False
         if draw.random() < 0.2:

@@ -21,7 +21,7 @@ from gpusched.lab.experiments.device_day import (
     play_day,
 )
 from gpusched.lab.report.pages.svg_file import svg_document
-from gpusched.lab.report.plots.svg import percent_text
+from gpusched.lab.report.plots.svg import Plot, percent_text
 from gpusched.lab.report.run_report import JudgedExpectation
 from gpusched.lab.report.statistics.tables import FilledTable, TableCell
 
@@ -126,7 +126,7 @@ def _verdicts(ours: DayResult, other: DayResult) -> list[JudgedExpectation]:
 def _picture(results: Mapping[str, DayResult]) -> Picture:
     """What gangs that run hold, and what is fragmented, over the day."""
     x = stepped(0, 24, 4)
-    panels = []
+    panels = list[Plot]()
     for part, title in (
         ("useful", "Memory of GPUs held by gangs that run"),
         ("fragmentation", "Free memory that the devices that are asked for find no room in"),

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpusched.arrays.columns import how_many_fit
 from gpusched.placement.model.problem import DomainLevel, Problem, Role
-from gpusched.topology.slot_costs import Free, SlotTables
+from gpusched.topology.slot_costs import SlotTables
 
 GPUS, CPU, MEMORY = 8, 128, 2048
 RACK, BLOCK, ZONE = 16, 128, 512
@@ -128,7 +128,7 @@ def problem_of(
     )
 
 
-def _islands(mask: int, islands: tuple[tuple[int, ...], ...]) -> Free:
+def _islands(mask: int, islands: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted((len(each), sum(mask >> slot & 1 for slot in each)) for each in islands))
 
 

@@ -222,5 +222,5 @@ def _members(c: Given, number: int, part: Sequence[int], *, alone: bool) -> None
             memory=gpus * 100 * entities.GIB,
             priority=100,
             role=f"g{gpus}",
-            **({} if alone else {"sub_group": f"s{number}"}),
+            sub_group="" if alone else f"s{number}",
         )

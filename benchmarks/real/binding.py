@@ -117,7 +117,7 @@ async def _measure(arguments: argparse.Namespace) -> int:
 
 def _rows(rates: dict[str, Rate]) -> list[tuple[str, ...]]:
     raw = rates[RAW].runs
-    rows = []
+    rows = list[tuple[str, ...]]()
     for each in rates.values():
         ratio = median(one.rate / bare.rate for one, bare in zip(each.runs, raw, strict=True))
         shown = " ".join(f"{one.rate:.0f}" for one in each.runs)
