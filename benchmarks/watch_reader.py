@@ -11,14 +11,14 @@ import sys
 import time
 from typing import Final
 
-_ASK: Final = b"GET /api/v1/pods?watch=1&resourceVersion=%d HTTP/1.1\r\nHost: x\r\n\r\n"
+_ASK: Final = "GET /api/v1/pods?watch=1&resourceVersion={} HTTP/1.1\r\nHost: {}:{}\r\n\r\n"
 _END: Final = b"}\n"
 
 
 async def watch(host: str, port: int, *, version: int, events: int, ready: asyncio.Event) -> float:
     """Read one watch to so many events; returns when that was."""
     reader, writer = await asyncio.open_connection(host, port, limit=2**20)
-    writer.write(_ASK % version)
+    writer.write(_ASK.format(version, host, port).encode())
     head = await reader.readuntil(b"\r\n\r\n")
     if b" 200 " not in head.split(b"\r\n")[0]:
         raise RuntimeError(f"the watch was refused: {head!r}")
@@ -41,10 +41,11 @@ async def main(host: str, port: int, *, version: int, watches: int, events: int)
         asyncio.create_task(watch(host, port, version=version, events=events, ready=each))
         for each in ready
     ]
-    for each in ready:
-        await each.wait()
-    print("watching", flush=True)
-    print(max(await asyncio.gather(*tasks)), flush=True)
+    watching = asyncio.gather(*(each.wait() for each in ready))
+    await asyncio.wait([watching, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    if watching.done():
+        print("watching", flush=True)
+    print(max(await asyncio.gather(*tasks)), flush=True)  # a watch that was refused is told here
 
 
 if __name__ == "__main__":
