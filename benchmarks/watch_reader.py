@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from typing import Final
+from typing import Any, Final
 
 _ASK: Final = "GET /api/v1/pods?watch=1&resourceVersion={} HTTP/1.1\r\nHost: {}:{}\r\n\r\n"
 _END: Final = b"}\n"
@@ -42,7 +42,8 @@ async def main(host: str, port: int, *, version: int, watches: int, events: int)
         for each in ready
     ]
     watching = asyncio.gather(*(each.wait() for each in ready))
-    await asyncio.wait([watching, *tasks], return_when=asyncio.FIRST_COMPLETED)
+    either: list[asyncio.Future[Any]] = [watching, *tasks]
+    await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
     if watching.done():
         print("watching", flush=True)
     print(max(await asyncio.gather(*tasks)), flush=True)  # a watch that was refused is told here
