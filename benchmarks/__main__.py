@@ -104,14 +104,15 @@ def main() -> int:
     )
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     arguments = parser.parse_args()
-    figures, failed = list[Figure](), list[str]()
+    figures, failed, without_trace = list[Figure](), list[str](), False
     for name in arguments.only or [each for each in PARTS if each not in ONLY_WHEN_NAMED]:
         began = time.monotonic()
         try:
             figures += PARTS[name]()
         except TraceMissing as error:
             print(f"{name}: {error}", file=sys.stderr)
-            failed.append(name)
+            without_trace = True
+            continue
         except Exception:  # noqa: BLE001 - hours of others are not lost by one
             traceback.print_exc()
             failed.append(name)
@@ -125,7 +126,7 @@ def main() -> int:
         print(f"missed: {name}", file=sys.stderr)
     for name in failed:
         print(f"not measured: {name}", file=sys.stderr)
-    return 1 if missed or failed else 0
+    return int(bool(missed or failed or without_trace))
 
 
 if __name__ == "__main__":

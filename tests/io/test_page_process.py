@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import re
 import signal
@@ -124,7 +125,8 @@ def test_a_process_that_does_not_answer_is_given_up(monkeypatch, caplog):
     def stop(number):
         for each in _Counted.made[0]._processes:
             if number > 8 and each._process is not None and each._process.returncode is None:
-                os.kill(each._process.pid, signal.SIGSTOP)
+                with contextlib.suppress(ProcessLookupError):  # it was given up a moment ago
+                    os.kill(each._process.pid, signal.SIGSTOP)
 
     names, _ = _listed(_Counted, at_page=stop)
     assert names == alone
