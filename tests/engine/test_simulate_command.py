@@ -83,6 +83,12 @@ def test_a_step_that_is_none_is_told_in_one_sentence(
     assert capsys.readouterr().err.startswith("gpusched: --step")
 
 
+def test_a_step_says_nothing_to_a_fill(capsys: pytest.CaptureFixture[str]) -> None:
+    """Pods without times are not gathered: the option is refused, not passed over."""
+    assert main(["simulate", "--openb", "nodes", "pods", "--fill", "--step", "5m"]) == 2
+    assert "--step does not go with --fill" in capsys.readouterr().err
+
+
 def test_the_table_names_statistics_and_the_bound(
     jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

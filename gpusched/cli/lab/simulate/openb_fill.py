@@ -27,6 +27,8 @@ def run_fill(arguments: argparse.Namespace) -> int:
         raise UsageError("--fill goes with --openb NODES PODS")
     if arguments.config or arguments.sets or arguments.report or arguments.span:
         raise UsageError("--fill compares ways to choose nodes; it takes no other configuration")
+    if arguments.step:
+        raise UsageError("--step does not go with --fill: its pods have no times")
     hosts = read_hosts(Path(arguments.openb[0]))
     requests = read_requests(Path(arguments.openb[1]))
     fills: dict[str, FillResult] = {}
