@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 
 from gpusched.api.meta.identity import GangKey, ObjectKey
-from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import PodClass
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
+from gpusched.cache.queues.queues_here import ALL_HERE, QueuesHere
 from gpusched.cache.snapshot import Snapshot
 
 PlacedPods = Sequence[tuple[PodClass, str]]
@@ -30,27 +30,16 @@ class ClusterPart:
         """Whether a gang is decided about here."""
         return True
 
-    def queue_shares(self, queues: Collection[Queue]) -> Collection[Queue]:
-        """Queues with what they deserve and are guaranteed here."""
-        return queues
-
-    def held_elsewhere(self, _queues: Collection[Queue]) -> Mapping[str, Resources]:
-        """The parts of capabilities that are not to be used here, by queue."""
-        return {}
-
-    def users_here(self, _queues: Collection[Queue]) -> Mapping[str, Mapping[str, Resources]]:
-        """What users and groups may have here, by queue that limits them and by account.
-
-        Queues that are not named are not divided; accounts that are not named have nothing here.
-        """
-        return {}
+    def queues_here(self, _queues: Collection[Queue]) -> QueuesHere:
+        """What is to be had here of queues."""
+        return ALL_HERE
 
     def note_snapshot(self, _snapshot: Snapshot) -> None:
         """This is what a session will decide about."""
 
     @property
     def tells_cluster(self) -> bool:
-        """Whether what concerns the cluster as a whole is told here: Topologies."""
+        """Whether what concerns the cluster as a whole is told here: Topologies, states and budgets of queues."""
         return True
 
     def reservations_here(

@@ -22,6 +22,7 @@ from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
+from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueTree
@@ -96,6 +97,7 @@ class Snapshot:
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
         gpu_holds: what gangs hold of GPUs and held of late, while some queue has a budget; in any order.
         limits: bounds of the configuration that was in force.
+        waiting_elsewhere: gangs that wait in shards of other daemons, while some queue limits lines of users; sorted.
         start_errors: by queue, how gangs that waited started beside what they were told; nothing is
             decided by it.
     """
@@ -126,6 +128,7 @@ class Snapshot:
     gpu_holds: tuple[GpuHold, ...] = ()
     users_doubt: str = ""
     start_errors: Mapping[str, StartErrors] = attrs.field(factory=dict)
+    waiting_elsewhere: tuple[WaitingElsewhere, ...] = ()
 
     def is_past(self, moment: float) -> bool:
         """Whether a moment has come, seconds since the epoch."""

@@ -30,7 +30,7 @@ from gpusched.cache.queues.node_pool_names import node_pool_labels
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.accounts.node_pools import NodePoolCache
-from gpusched.shards.board import Amounts
+from gpusched.shards.board import COUNTS_ALL_SHARDS, COUNTS_USERS_AND_POOLS, Amounts
 
 Left = Callable[[str, str], int]
 """How much of a resource or dimension is left of a queue's limit, over all shards."""
@@ -89,16 +89,17 @@ def users_counted(queue: Queue) -> str:
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:8]
 
 
-def has_undivided_limits(queue: Queue) -> bool:
-    """Whether a queue limits what no grants can divide: its gangs are in one shard, where that is done."""
+def is_kept_in_one_shard(queue: Queue, counts: int) -> bool:
+    """Whether gangs of a queue start in the first shard alone, as its daemon is of a version that needs that.
+
+    Args:
+        queue: in question.
+        counts: what the daemon of the first shard counts beside queues.
+    """
     limits = queue.user_limits
-    lines = (limits.per_user, *limits.users.values(), *limits.groups.values())
-    return queue.budget is not None or any(each.max_pending is not None for each in lines)
-
-
-def has_divided_limits(queue: Queue) -> bool:
-    """Whether a queue limits users or node pools, which daemons of an earlier version do not divide."""
-    return bool(queue.user_limits) or bool(queue.pool_capability)
+    if counts < COUNTS_USERS_AND_POOLS and (limits or queue.pool_capability):
+        return True
+    return counts < COUNTS_ALL_SHARDS and (queue.budget is not None or limits.limits_lines)
 
 
 def add_amounts(to: dict[str, Amounts], account: str, amounts: Amounts) -> None:

@@ -12,6 +12,7 @@ import msgspec
 
 from gpusched.api.affinity.selector import NodeTerm, Toleration
 from gpusched.api.meta.pool_resources import pool_of
+from gpusched.api.meta.resources import Resources
 from gpusched.base.errors import GpuschedError
 
 FORMAT: Final = 3
@@ -22,6 +23,8 @@ _WITHOUT_LENT_NODES: Final = 1
 """The format of boards on which no node is lent: earlier versions would forget who has it."""
 COUNTS_USERS_AND_POOLS: Final = 1
 """What a daemon counts that grants users and node pools by shard, beside queues."""
+COUNTS_ALL_SHARDS: Final = 2
+"""The same, and budgets and lines of users over all shards."""
 KEY: Final = "board"
 Amounts = dict[str, int]
 
@@ -66,6 +69,25 @@ class NodeWish(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     members: tuple[MemberNeeds, ...] = ()
 
 
+class ForeignQueuePart(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a queue of another project has in the shards of one daemon.
+
+    Attributes:
+        allocated: base units that it holds, with all below it.
+        pending, inqueue, running: numbers of gangs, as its status tells them.
+    """
+
+    allocated: Amounts = {}
+    pending: int = 0
+    inqueue: int = 0
+    running: int = 0
+
+    @property
+    def resources(self) -> Resources:
+        """Amounts that it holds."""
+        return Resources.of(self.allocated)
+
+
 class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """What the holder of a shard says of it.
 
@@ -82,9 +104,11 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         idle: number of nodes that it would lend.
         wish: for nodes of other shards; None for no.
         pools: base units of the nodes, by dimension that queues count.
-        counts: ``COUNTS_USERS_AND_POOLS`` from versions on whose daemons count that.
+        counts: what its daemon counts beside queues: ``COUNTS_USERS_AND_POOLS`` or later ones.
         strays, stray_nodes: number of nodes that belong to no shard or to several, as its holder sees them,
             and sentences about some of them.
+        queues: what queues of other projects have in it and in all others of its holder, by name; in the entry of the
+            first of these alone.
     """
 
     holder: str = ""
@@ -104,6 +128,7 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     counts: int = 0
     strays: int = 0
     stray_nodes: list[str] = []
+    queues: dict[str, ForeignQueuePart] = {}
 
 
 class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

@@ -15,8 +15,6 @@ import msgspec
 from gpusched import __version__
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.meta.identity import GangKey
-from gpusched.api.meta.pool_resources import dimension
-from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
@@ -24,13 +22,13 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.part import ClusterPart, PlacedPods
+from gpusched.cache.queues.queues_here import QueuesHere
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
 from gpusched.shards.account_grants import AccountGrants, users_here
-from gpusched.shards.accounts import has_divided_limits, has_undivided_limits
-from gpusched.shards.board import COUNTS_USERS_AND_POOLS, Board, ShardEntry
-from gpusched.shards.grants import divide_by_demand
+from gpusched.shards.accounts import is_kept_in_one_shard
+from gpusched.shards.board import COUNTS_ALL_SHARDS, Board, ForeignQueuePart, ShardEntry
 from gpusched.shards.handover import (
     LACKS_GRANTS,
     LACKS_ROOM,
@@ -43,6 +41,7 @@ from gpusched.shards.handover import (
 from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
 from gpusched.shards.lending import NodeLending, idle_nodes
 from gpusched.shards.nodes import ShardNodes
+from gpusched.shards.queue_parts import QueueParts, foreign_parts
 
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
@@ -102,6 +101,10 @@ class ShardPart(ClusterPart):
     _grants: AccountGrants = attrs.Factory(AccountGrants)
     _entries: dict[str, ShardEntry] = attrs.Factory(dict)
     _undivided: set[str] = attrs.Factory(set)
+    _foreign: frozenset[str] = _NONE
+    """Queues of other projects."""
+    _queue_parts: Mapping[str, ForeignQueuePart] = attrs.Factory(dict)
+    """What these have here."""
     _blocked: set[GangKey] = attrs.Factory(set)
     _ungranted: set[GangKey] = attrs.Factory(set)
     """Those of ``_blocked`` that what is granted to another shard held here would be enough for."""
@@ -116,6 +119,10 @@ class ShardPart(ClusterPart):
     _looked: float = 0.0
 
     # -- what the cache asks ----------------------------------------------------------------
+    @property
+    def _first_held(self) -> str:
+        return next((name for name in self.layout.names if name in self.held), "")
+
     def takes_node(self, node: Node) -> bool:
         """Whether the node is in a shard that is held, and in no other."""
         return self.nodes.takes(node, self.held, (self.board, *self.sent))
@@ -184,72 +191,37 @@ class ShardPart(ClusterPart):
         labels = dict(reservation.node_selector)
         return (named or self.layout.shard_of_labels(labels)) in self.held
 
-    def queue_shares(self, queues: Collection[Queue]) -> Collection[Queue]:
-        """Queues with what they deserve and are guaranteed in the shards that are held."""
-        return [self._share(queue) for queue in queues]
-
-    def _share(self, queue: Queue) -> Queue:
-        pools = queue.node_pools
-        if queue.pool_deserved:
-            pools = tuple(
-                attrs.evolve(pool, deserved=self._divided(queue.name, pool.deserved, pool.name))
-                for pool in pools
-            )
-        elif not queue.deserved and not queue.guarantee:
-            return queue
-        return attrs.evolve(
-            queue,
-            deserved=self._divided(queue.name, queue.deserved),
-            guarantee=self._divided(queue.name, queue.guarantee),
-            node_pools=pools,
+    def queues_here(self, queues: Collection[Queue]) -> QueuesHere:
+        """What is to be had of queues in the shards that are held."""
+        return QueuesHere(
+            shares=self._parts.shares(queues),
+            capped_elsewhere={
+                queue.name: self._grants.held_elsewhere(queue, self._boards, self.held)
+                for queue in queues
+                if queue.capability or queue.pool_capability
+            },
+            users=users_here(queues, self._boards, self.held),
+            held_elsewhere=self._parts.held_elsewhere(queues),
+            total_elsewhere=self._parts.total_elsewhere(),
         )
 
-    def _divided(self, queue: str, amounts: Resources, pool: str = "") -> Resources:
-        if not amounts:
-            return amounts
-        here: dict[str, int] = {}
-        for resource, amount in amounts.items:
-            name = dimension(resource, pool) if pool else resource
-            demand = {
-                shard: row.demand.get(name, 0)
-                for shard, row in self.board.grants.get(queue, {}).items()
-            }
-            room = {
-                shard: (entry.pools if pool else entry.total).get(name, 0)
-                for shard, entry in self.board.shards.items()
-                if shard in self.layout.names
-            }
-            unit = 1000 if amount % 1000 == 0 else 1
-            parts = divide_by_demand(amount, demand, room, unit=unit)
-            here[resource] = sum(part for shard, part in parts.items() if shard in self.held)
-        return Resources.of(here)
+    @property
+    def _parts(self) -> QueueParts:
+        return QueueParts(self.layout.names, self.held, self.board)
 
     @property
     def _boards(self) -> tuple[Board, ...]:
         """Boards that may be the one in force, that which was read last before others."""
         return (self.board, *self.sent)
 
-    def held_elsewhere(self, queues: Collection[Queue]) -> Mapping[str, Resources]:
-        """The parts of capabilities that these shards are not granted, by queue."""
-        return {
-            queue.name: self._grants.held_elsewhere(queue, self._boards, self.held)
-            for queue in queues
-            if queue.capability or queue.pool_capability
-        }
-
-    def users_here(self, queues: Collection[Queue]) -> Mapping[str, Mapping[str, Resources]]:
-        """What users and groups may have in these shards, by queue that limits them and by account."""
-        return users_here(queues, self._boards, self.held)
-
     def note_snapshot(self, snapshot: Snapshot) -> None:
         """Count what queues and users hold in each shard, before anything more is started."""
         tree = snapshot.queues.queues
+        self._foreign = frozenset(name for name, node in tree.items() if node.queue.source)
         first = self.board.shards.get(self.layout.names[0], ShardEntry())
-        divides = first.counts >= COUNTS_USERS_AND_POOLS or self.tells_cluster
+        counts = COUNTS_ALL_SHARDS if self.tells_cluster else first.counts
         undivided = {
-            name
-            for name, node in tree.items()
-            if has_undivided_limits(node.queue) or (not divides and has_divided_limits(node.queue))
+            name for name, node in tree.items() if is_kept_in_one_shard(node.queue, counts)
         }
         self._undivided = {name for name, node in tree.items() if undivided & {*node.path}}
         self._grants.count_used(snapshot, self.held, self.shard_of_gang)
@@ -365,8 +337,9 @@ class ShardPart(ClusterPart):
                 first=self.first,
                 layout=self.layout.digest,
                 version=__version__,
-                counts=COUNTS_USERS_AND_POOLS,
+                counts=COUNTS_ALL_SHARDS,
                 pools=self._grants.accounts.totals(rows),
+                queues=dict(self._queue_parts) if shard == self._first_held else {},
                 strays=len(strays),
                 stray_nodes=[
                     stray_node_message(*each) for each in sorted(strays.items())[:STRAYS_TOLD]
@@ -447,15 +420,12 @@ class ShardPart(ClusterPart):
 
     def tell_shards(self, plan: Plan) -> Plan:
         """The plan with statuses that say of which shards they are, and where gangs wait for room."""
-        held = tuple(name for name in self.layout.names if name in self.held)
-        others = tuple(name for name in self.layout.names if name not in self.held)
+        self._queue_parts = foreign_parts(plan.queues, self._foreign)
         return attrs.evolve(
             plan,
             topologies=plan.topologies if self.tells_cluster else (),
             reservations=tuple(each for each in plan.reservations if each.name in self._told),
-            queues=tuple(
-                attrs.evolve(each, shards=held, other_shards=others) for each in plan.queues
-            ),
+            queues=self._parts.tell(plan.queues, self._foreign, tells_cluster=self.tells_cluster),
             gangs=tuple(
                 attrs.evolve(each, scheduled=self._with_shard(each.gang, each.scheduled))
                 if each.scheduled.reason in LACKS_ROOM
@@ -505,7 +475,7 @@ class ShardPart(ClusterPart):
             first=self.first,
             layout=self.layout.digest,
             version=__version__,
-            counts=COUNTS_USERS_AND_POOLS,
+            counts=COUNTS_ALL_SHARDS,
             settled=known.settled and known.layout == self.layout.digest and self.in_force,
         )
 

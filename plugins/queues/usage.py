@@ -64,7 +64,7 @@ class DecayedUsage:
 
 def _share(view: View, queue: str) -> tuple[tuple[str, int], ...]:
     """Part of the cluster that the queue uses."""
-    total, held = view.total(), view.staying(queue)
+    total, held = view.total_of_cluster(), view.staying_in_cluster(queue)
     return tuple(
         (name, min(ONE, amount * ONE // total.get(name)))
         for name, amount in held.items

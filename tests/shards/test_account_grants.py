@@ -11,11 +11,12 @@ from gpusched.api.queue.queue import Queue
 from gpusched.api.queue.user_limits import NO_USER_LIMITS, RUNNING_GANGS, UserLimit, UserLimits
 from gpusched.shards.account_grants import AccountGrants, granted_here
 from gpusched.shards.accounts import (
-    has_undivided_limits,
+    is_kept_in_one_shard,
     limits_of_account,
     users_counted,
 )
 from gpusched.shards.board import (
+    COUNTS_ALL_SHARDS,
     COUNTS_USERS_AND_POOLS,
     FORMAT,
     Board,
@@ -67,16 +68,18 @@ def test_other_amounts_count_the_same_users_and_other_names_do_not():
 
 
 @pytest.mark.parametrize(
-    ("spec", "undivided"),
+    ("spec", "since"),
     [
-        ({"limits": UserLimits(per_user=limit(8, max_running=2))}, False),
-        ({"limits": UserLimits(per_user=limit(max_pending=2))}, True),
-        ({"limits": UserLimits(groups={"interns": limit(max_pending=2)})}, True),
-        ({"budget": Budget(amount=1)}, True),
+        ({}, 0),
+        ({"limits": UserLimits(per_user=limit(8, max_running=2))}, COUNTS_USERS_AND_POOLS),
+        ({"limits": UserLimits(per_user=limit(max_pending=2))}, COUNTS_ALL_SHARDS),
+        ({"limits": UserLimits(groups={"interns": limit(max_pending=2)})}, COUNTS_ALL_SHARDS),
+        ({"budget": Budget(amount=1)}, COUNTS_ALL_SHARDS),
     ],
 )
-def test_lines_and_budgets_are_kept_in_one_shard(spec, undivided):
-    assert has_undivided_limits(queue_with(**spec)) is undivided
+def test_beside_an_earlier_version_in_the_first_shard_gangs_are_kept_there(spec, since):
+    for counts in range(COUNTS_ALL_SHARDS + 1):
+        assert is_kept_in_one_shard(queue_with(**spec), counts) is (counts < since)
 
 
 def test_nothing_may_be_used_of_what_was_lowered_below_what_all_are_granted():

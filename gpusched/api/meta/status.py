@@ -60,6 +60,14 @@ class StartTallyStatus(msgspec.Struct, gc=False, rename="camel"):
     held: int = 0
 
 
+class ShardRowStatus(msgspec.Struct, gc=False, rename="camel"):
+    """One element of ``status.shards`` of a Queue, of what is read back of it."""
+
+    name: str = ""
+    allocated: dict[str, int | float | str] | None = None
+    start_estimates: list[StartTallyStatus] | None = None
+
+
 class GroupStatus(msgspec.Struct, gc=False):
     """The part of the status of a PodGroup or Queue that is read back."""
 
@@ -71,6 +79,7 @@ class GroupStatus(msgspec.Struct, gc=False):
     start_estimates: list[StartTallyStatus] | None = msgspec.field(
         default=None, name="startEstimates"
     )
+    shards: list[ShardRowStatus] | None = None
     moved: str | None = None
     turn: WireTurnRecord | None = None
     evictions: list[WirePastEviction] | None = None

@@ -17,20 +17,23 @@ from gpusched.api.meta.fields import (
     read_uid,
 )
 from gpusched.api.meta.identity import InvalidObject, parse_time
-from gpusched.api.meta.resources import Resources
+from gpusched.api.meta.quantity import QuantityError
+from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import (
+    ShardRowStatus,
     StartTallyStatus,
     UsageStatus,
     decode_conditions,
     read_status,
 )
+from gpusched.api.meta.wire import Quantities
 from gpusched.api.queue import wire as queue_wire
 from gpusched.api.queue.decode_limits import (
     decode_budget,
     decode_budget_record,
     decode_user_limits,
 )
-from gpusched.api.queue.queue import ROOT_QUEUE, NodePool, Queue, QueueUsage
+from gpusched.api.queue.queue import ROOT_QUEUE, NodePool, Queue, QueueShardRow, QueueUsage
 from gpusched.api.queue.start_errors import KNOWN_BY_MAX, StartErrors, read_tally
 
 
@@ -86,7 +89,8 @@ def decode_queue(parsed: queue_wire.WireQueue) -> Queue:
         budget_record=decode_budget_record(status.budget),
         conditions=decode_conditions(status),
         usage=_usage_of(status.usage),
-        start_errors=_start_errors_of(status.start_estimates or ()),
+        start_errors=decode_start_errors(status.start_estimates or ()),
+        shard_rows=_shard_rows_of(status.shards or ()),
         status=canonical,
     )
 
@@ -101,7 +105,7 @@ def _usage_of(usage: UsageStatus | None) -> QueueUsage:
     )
 
 
-def _start_errors_of(tallies: Sequence[StartTallyStatus]) -> StartErrors:
+def decode_start_errors(tallies: Sequence[StartTallyStatus]) -> StartErrors:
     """What was counted of starts; each kind once, and what we never write left out."""
     found = {
         each.known_by: tally
@@ -113,6 +117,25 @@ def _start_errors_of(tallies: Sequence[StartTallyStatus]) -> StartErrors:
         )
     }
     return StartErrors(tuple(found[name] for name in sorted(found)))
+
+
+def _shard_rows_of(rows: Sequence[ShardRowStatus]) -> tuple[QueueShardRow, ...]:
+    """Its parts by shard; amounts that cannot be read are left out until their daemon writes them again."""
+    return tuple(
+        QueueShardRow(
+            name=row.name,
+            allocated=_readable_amounts(row.allocated),
+            start_errors=decode_start_errors(row.start_estimates or ()),
+        )
+        for row in rows
+    )
+
+
+def _readable_amounts(amounts: Quantities | None) -> Resources:
+    try:
+        return Resources.parse(amounts, field="status.shards")
+    except QuantityError:
+        return NOTHING
 
 
 def _check_order(low: Resources, high: Resources, *, field: str, above: str) -> None:

@@ -55,6 +55,21 @@ class QueueUsage:
 
 
 @attrs.frozen(slots=True, kw_only=True)
+class QueueShardRow:
+    """What a queue has in the shards of one daemon, as its status says.
+
+    Attributes:
+        name: of the shard, or of several with commas between them.
+        allocated: amounts held there, with all below it.
+        start_errors: how gangs that waited there started beside what they were told.
+    """
+
+    name: str
+    allocated: Resources = NOTHING
+    start_errors: StartErrors = NO_START_ERRORS
+
+
+@attrs.frozen(slots=True, kw_only=True)
 class Queue:
     """A team's share. A resource that ``capability`` does not name has no cap of its own.
 
@@ -65,7 +80,11 @@ class Queue:
         min_runtime_ns, max_runtime_ns, max_wait_ns: nanoseconds; 0 when not set.
         budget: what it may use in a period; None for no bound.
         budget_record: how much of that it had used.
-        start_errors: how gangs that waited in it started beside what they were told.
+        start_errors: how gangs that waited in it started beside what they were told; those of the shards of this
+            daemon where several divide the cluster.
+        start_errors_elsewhere: the same of all other shards.
+        shard_rows: its parts by shard, as its status has them.
+        own_row: name of the part that this daemon writes; empty where one daemon decides about all.
         status: the status object as last seen, as canonical JSON, to write only what changed.
     """
 
@@ -94,6 +113,9 @@ class Queue:
     conditions: tuple[Condition, ...] = ()
     usage: QueueUsage = QueueUsage()
     start_errors: StartErrors = NO_START_ERRORS
+    start_errors_elsewhere: StartErrors = NO_START_ERRORS
+    shard_rows: tuple[QueueShardRow, ...] = ()
+    own_row: str = ""
     status: bytes = b"{}"
     source: str = ""
     """Empty for our own kind, else the project of its kind: see ``api.foreign.kinds``."""
@@ -130,6 +152,9 @@ _NO_STATUS: Final[Mapping[str, Any]] = {
     "conditions": (),
     "usage": QueueUsage(),
     "start_errors": NO_START_ERRORS,
+    "start_errors_elsewhere": NO_START_ERRORS,
+    "shard_rows": (),
+    "own_row": "",
     "status": b"{}",
 }
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
+from itertools import chain
 from typing import Final
 
 import attrs
@@ -150,6 +151,37 @@ def merge_tallies(tallies: Iterable[StartTally], known_by: str = "") -> StartTal
     return StartTally(
         known_by=known_by, ratios=tuple(sorted(counts.items())), ranged=ranged, held=held
     )
+
+
+def add_start_errors(parts: Iterable[StartErrors]) -> StartErrors:
+    """The sum of some counts, kind by kind."""
+    by_kind: dict[str, list[StartTally]] = {}
+    for tally in chain.from_iterable(part.tallies for part in parts):
+        by_kind.setdefault(tally.known_by, []).append(tally)
+    return StartErrors(
+        tuple(
+            those[0] if len(those) == 1 else merge_tallies(those, kind)
+            for kind, those in sorted(by_kind.items())
+        )
+    )
+
+
+def start_errors_without(whole: StartErrors, part: StartErrors) -> StartErrors:
+    """What is left of some counts without a part of them; never less than nothing."""
+    found = []
+    for tally in whole.tallies:
+        taken = part.tally(tally.known_by)
+        counts = dict(taken.ratios)
+        left = tuple(
+            (edge, count - counts.get(edge, 0))
+            for edge, count in tally.ratios
+            if count > counts.get(edge, 0)
+        )
+        if left:
+            ranged = max(0, tally.ranged - taken.ranged)
+            held = min(ranged, max(0, tally.held - taken.held))
+            found.append(attrs.evolve(tally, ratios=left, ranged=ranged, held=held))
+    return StartErrors(tuple(found))
 
 
 def read_tally(

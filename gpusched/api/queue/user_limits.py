@@ -60,6 +60,12 @@ class UserLimits:
         """Whether it limits anybody."""
         return bool(self.per_user or self.users or self.groups)
 
+    @property
+    def limits_lines(self) -> bool:
+        """Whether it limits how many gangs of anybody stand in line."""
+        those = (self.per_user, *self.users.values(), *self.groups.values())
+        return any(each.max_pending is not None for each in those)
+
     def of_creator(self, creator: Creator) -> Iterator[tuple[str, str, UserLimit]]:
         """``user`` or ``group``, the name and the limit, of all that hold for a creator's gangs."""
         limit = self.users.get(creator.user, self.per_user)

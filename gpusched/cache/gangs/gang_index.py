@@ -24,6 +24,7 @@ from gpusched.cache.gangs.counting.held_times import HeldTimes
 from gpusched.cache.gangs.counting.placed_gangs import PlacedLog
 from gpusched.cache.gangs.counting.resource_sums import ResourceSums
 from gpusched.cache.gangs.counting.shown_gangs import ShownGangs
+from gpusched.cache.gangs.counting.waiting_elsewhere import ForeignLines
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS, GroupSpecs
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
 from gpusched.cache.gangs.gang import Gang
@@ -136,7 +137,8 @@ class GangIndex:
         self._shown = ShownGangs()
         self.on_gone: list[Callable[[GangKey, UID], None]] = []
         """Called for each gang that is no more, when that is noticed: before the next session."""
-        self._queues, self._limited_users = queues, False
+        self._queues, self._limited_users, self._limits_lines = queues, False, False
+        self.lines_elsewhere = ForeignLines()
         self.held_times = HeldTimes(ledger)
         self.on_counted: list[OnCounted] = [self.held_times.note_counted]
         """Called with all gangs of a key whenever they were counted anew; with none when they are gone."""
@@ -280,6 +282,9 @@ class GangIndex:
         """
         self.request_idle_gangs()
         limited, self._limited_users = self._limited_users, self.limits_users
+        self._limits_lines = any(
+            each.user_limits.limits_lines for each in self._queues.items.values()
+        )
         if limited or self._limited_users:
             self.mark_all_changed()
         for gang in self._active.values():
@@ -418,11 +423,13 @@ class GangIndex:
                 self._drop_counts(gang)
             try:
                 family = self._builder.build_gangs(key) if self.takes_gang(key) else ()
+                elsewhere = () if family else self._build_elsewhere(key)
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
-                family = self._build_failed(key, error)
+                family, elsewhere = self._build_failed(key, error), ()
+            self.lines_elsewhere.note_counted(key, elsewhere)
             self._note_resting_job(key, family)
             self._report_gone_gangs(before, family)
-            self._report_counted_gangs(key, family)
+            self._report_counted_gangs(key, family, elsewhere)
             self._waiting.discard(key)
             self._count_idle(self._idle.pop(key, None), -1)
             if not family:
@@ -442,6 +449,12 @@ class GangIndex:
                         self._count_gang(gang)
             except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
                 self._families[key] = self._build_failed(key, error)
+
+    def _build_elsewhere(self, key: GangKey) -> tuple[Gang, ...]:
+        """Gangs that are decided about in another shard, where they count here: for budgets, and in lines of users."""
+        if self.takes_gang(key) or not (self.held_times.follows or self._limits_lines):
+            return ()
+        return self._builder.build_gangs(key)
 
     def _note_resting_job(self, key: GangKey, family: tuple[Gang, ...]) -> None:
         if key.kind != "Job" or not self.takes_gang(key):
@@ -467,10 +480,13 @@ class GangIndex:
                     except Exception as error:  # noqa: BLE001 - nor what was known of one
                         self._note_error(gang.key, error)
 
-    def _report_counted_gangs(self, key: GangKey, family: tuple[Gang, ...]) -> None:
+    def _report_counted_gangs(
+        self, key: GangKey, family: tuple[Gang, ...], elsewhere: tuple[Gang, ...]
+    ) -> None:
         for listener in self.on_counted:
+            holds = listener == self.held_times.note_counted
             try:
-                listener(key, family)
+                listener(key, (*family, *elsewhere) if holds else family)
             except Exception as error:  # noqa: BLE001 - who looks on stops nothing
                 self._note_error(key, error)
 

@@ -19,6 +19,7 @@ from gpusched.cache.queues.checks import (
     unmet_guarantees,
 )
 from gpusched.cache.queues.node_pool_names import conflicting_pools_message, node_pool_labels
+from gpusched.cache.queues.queues_here import ALL_HERE, QueuesHere
 
 BUILT_IN = Queue(
     name=DEFAULT_QUEUE, uid=UID(""), resource_version=ResourceVersion(""), generation=0, created=0.0
@@ -31,6 +32,7 @@ class QueueNode:
     """A queue in its place.
 
     Attributes:
+        queue: with what it deserves and is guaranteed here.
         path: names from the queue itself up to, and without, ``root``.
         error: why nothing may start in it, empty when all is well.
         allocated: requests of pods with a place, of the whole subtree.
@@ -40,6 +42,7 @@ class QueueNode:
         fault: what is wrong with it although nothing is frozen; empty for nothing.
         warning: what its owner should know; empty for nothing.
         rooted: whether its path leads to ``root``, so that it has a part in what there is.
+        held_elsewhere: amounts that pods of the whole subtree hold on nodes of other daemons' shards.
         elsewhere: the part of its capability, as a whole and in node pools, that shards of other daemons may use.
         users_here: what users and groups may have here, by account, those without an entry nothing; None where all
             that the queue gives them is given here.
@@ -58,6 +61,7 @@ class QueueNode:
     rooted: bool = True
     elsewhere: Resources = NOTHING
     users_here: Mapping[str, Resources] | None = None
+    held_elsewhere: Resources = NOTHING
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -67,10 +71,12 @@ class QueueTree:
     Attributes:
         below: names of the children of each queue that has some, and of ``root``, sorted;
             only queues that hang together with ``root``.
+        total_elsewhere: allocatable of the nodes of other daemons' shards.
     """
 
     queues: Mapping[str, QueueNode]
     below: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
+    total_elsewhere: Resources = NOTHING
 
     def get(self, name: str) -> QueueNode | None:
         """The queue of that name."""
@@ -89,10 +95,11 @@ def build_tree(
     *,
     leaving: Mapping[str, Resources] | None = None,
     capacity: Resources = NOTHING,
-    elsewhere: Mapping[str, Resources] | None = None,
-    users_here: Mapping[str, Mapping[str, Resources]] | None = None,
+    here: QueuesHere = ALL_HERE,
 ) -> QueueTree:
     """Put queues in their places.
+
+    Whether a queue is in order is said of what its author wrote, and of the whole cluster: the same in every shard.
 
     Args:
         queues: as the API shows them, in any order.
@@ -100,8 +107,7 @@ def build_tree(
         rejected: queues that cannot be believed; they keep their names, and nothing starts.
         leaving: the part of ``allocated`` that belongs to pods being deleted.
         capacity: allocatable of all nodes, for guarantees that exceed it.
-        elsewhere: capability that is not to be used here, by name.
-        users_here: what users and groups may have here, by name and account; queues without an entry are not divided.
+        here: what this daemon has of them.
     """
     known = {queue.name: queue for queue in queues if queue.name != ROOT_QUEUE}
     bad = {each.key.name: each for each in rejected if each.key.name != ROOT_QUEUE}
@@ -112,7 +118,7 @@ def build_tree(
     for name, (_, astray) in paths.items():
         if not astray:
             children.setdefault(known[name].parent, []).append(known[name])
-    void = unmet_guarantees(children.get(ROOT_QUEUE, ()), capacity)
+    void = unmet_guarantees(children.get(ROOT_QUEUE, ()), capacity.plus(here.total_elsewhere))
     refused, faults = _check_guarantees(known, children)
     errors = {name: _own_words(known[name], bad.get(name), refused) for name in paths}
     parents = {queue.parent for queue in known.values()}
@@ -126,21 +132,22 @@ def build_tree(
         limit = NOTHING if astray else _path_limit(path, known)
         odd = "" if astray else queue_warnings(
             queue, weightless=weightless[queue.parent], children=children.get(name, ()),
-            held=held.get(name, NOTHING), limit=limit,
+            held=held.get(name, NOTHING).plus(here.held_elsewhere.get(name, NOTHING)), limit=limit,
         )  # fmt: skip
         odd = "; ".join(told for told in (odd, conflicting_pools_message(queue, pools)) if told)
+        share = queue if name in bad else here.shares.get(name, queue)
         nodes[name] = QueueNode(
-            queue, path, name not in parents, astray or broken,
+            share, path, name not in parents, astray or broken,
             held.get(name, NOTHING), going.get(name, NOTHING),
-            guarantee=NOTHING if astray or name in void or name in refused else queue.guarantee,
+            guarantee=NOTHING if astray or name in void or name in refused else share.guarantee,
             limit=limit,
             fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
             warning=odd[:TEXT_MAX],
-            rooted=not astray, elsewhere=(elsewhere or {}).get(name, NOTHING),
-            users_here=(users_here or {}).get(name),
+            rooted=not astray, elsewhere=here.capped_elsewhere.get(name, NOTHING),
+            users_here=here.users.get(name), held_elsewhere=here.held_elsewhere.get(name, NOTHING),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
-    return QueueTree(nodes, below)
+    return QueueTree(nodes, below, here.total_elsewhere)
 
 
 class QueueTrees:
@@ -157,17 +164,14 @@ class QueueTrees:
         *,
         leaving: Mapping[str, Resources],
         capacity: Resources,
-        elsewhere: Mapping[str, Resources],
-        users_here: Mapping[str, Mapping[str, Resources]],
+        here: QueuesHere,
     ) -> QueueTree:
         """The tree; see ``build_tree``."""
-        made_of = (
-            [*queues], allocated, [*rejected], leaving, capacity, elsewhere, users_here,
-        )  # fmt: skip
+        made_of = ([*queues], allocated, [*rejected], leaving, capacity, here)
         if self._known is None or self._known[0] != made_of:
             tree = build_tree(
                 made_of[0], allocated, made_of[2], leaving=leaving, capacity=capacity,
-                elsewhere=elsewhere, users_here=users_here,
+                here=here,
             )  # fmt: skip
             self._known = (made_of, tree)
         return self._known[1]

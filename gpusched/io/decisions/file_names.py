@@ -79,7 +79,7 @@ from gpusched.api.pod.pod import (
 from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.api.queue.budget import Budget, BudgetRecord, GpuHold
-from gpusched.api.queue.queue import NodePool, Queue, QueueUsage
+from gpusched.api.queue.queue import NodePool, Queue, QueueShardRow, QueueUsage
 from gpusched.api.queue.start_errors import StartErrors, StartTally
 from gpusched.api.queue.user_limits import UserLimit, UserLimits
 from gpusched.api.volumes.volume import (
@@ -89,6 +89,7 @@ from gpusched.api.volumes.volume import (
     VolumeCatalog,
 )
 from gpusched.arrays.columns import NodeColumns
+from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueNode, QueueTree
@@ -151,11 +152,13 @@ TAGS: Final[dict[type[Any], str]] = {
     Queue: "queue",
     NodePool: "node-pool",
     QueueUsage: "usage",
+    QueueShardRow: "queue-shard-row",
     UserLimits: "user-limits",
     UserLimit: "user-limit",
     Budget: "budget",
     BudgetRecord: "budget-record",
     GpuHold: "gpu-hold",
+    WaitingElsewhere: "waiting-elsewhere",
     StartErrors: "start-errors",
     StartTally: "start-tally",
     PodGroup: "pod-group",
@@ -331,7 +334,9 @@ LATER: Final[dict[type[Any], frozenset[str]]] = {
             "estimate_change",
         }
     ),
-    QueueStatus: frozenset({"budget", "start_errors", "shards", "other_shards"}),
+    QueueStatus: frozenset(
+        {"budget", "start_errors", "shards", "other_shards", "told_elsewhere", "start_rows"}
+    ),
 }
 """Fields of plans that came after 0.1.0, by class: a plan leaves one out while it has its default,
 so that its bytes are those of before."""

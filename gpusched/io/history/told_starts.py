@@ -24,12 +24,18 @@ import attrs
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.node.node import Node
-from gpusched.api.queue.start_errors import StartErrors, StartKnownBy
+from gpusched.api.queue.queue import Queue
+from gpusched.api.queue.start_errors import (
+    NO_START_ERRORS,
+    StartErrors,
+    StartKnownBy,
+    add_start_errors,
+)
 from gpusched.base.limits import ESTIMATE_STEP_S
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.backfill.estimates.start_moves import ClusterChange, explain_move, is_move
 from gpusched.session.backfill.estimates.start_ranges import range_factors, start_range
-from gpusched.session.state.plan import GangStatus, Plan, StartEstimate
+from gpusched.session.state.plan import GangStatus, Plan, QueueStatus, StartEstimate
 
 WAIT_COMPARED_MIN_S: Final = 60.0
 """Shorter waits are not compared: in them the seconds of bindings count."""
@@ -119,6 +125,20 @@ class _WaitingTold:
     shown: tuple[GangStatus, StartEstimate | None, GangStatus] | None = None
 
 
+@attrs.define(slots=True, eq=False)
+class _LearnedStarts:
+    """What became of the starts of one queue.
+
+    Attributes:
+        uid: of its object.
+        rows: names of rows of its status whose starts are among these.
+    """
+
+    uid: UID
+    errors: StartErrors
+    rows: set[str]
+
+
 class ToldStarts:
     """See the module. One for each term of a daemon.
 
@@ -129,10 +149,10 @@ class ToldStarts:
     def __init__(self, on_compared: Callable[[ComparedStart], None]) -> None:
         self._on_compared = on_compared
         self._waiting: dict[tuple[GangKey, UID], _WaitingTold] = {}
-        self._learned: dict[str, tuple[UID, StartErrors]] = {}
-        """By queue, with the UID of its object, what was learned since this term began, and before."""
-        self._queues: Mapping[str, tuple[UID, StartErrors]] = {}
-        """The same as objects had it when the last snapshot was taken."""
+        self._learned: dict[str, _LearnedStarts] = {}
+        """By queue, what was learned since this term began, and before."""
+        self._queues: Mapping[str, Queue] = {}
+        """Queues as they were when the last snapshot was taken."""
         self._usable: tuple[Sequence[Node], frozenset[str]] = ((), frozenset())
         self.played: Callable[[float], Mapping[tuple[GangKey, UID], float]] = lambda _now: {}
         """When gangs start that wait, by a play that is fresh at a moment, all in seconds since the epoch."""
@@ -140,18 +160,37 @@ class ToldStarts:
     # -- sessions ------------------------------------------------------------------------------
     def with_start_errors(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what is known of earlier starts, of all its queues."""
-        self._queues = {
-            name: (node.queue.uid, node.queue.start_errors)
-            for name, node in snapshot.queues.queues.items()
+        self._queues = {name: node.queue for name, node in snapshot.queues.queues.items()}
+        for name, learned in self._learned.items():
+            if name in self._queues:
+                learned.rows.add(self._queues[name].own_row)
+        known = {
+            name: errors
+            for name, queue in self._queues.items()
+            if (
+                errors := add_start_errors((self.errors_of(name), queue.start_errors_elsewhere))
+            ).tallies
         }
-        known = {name: errors for name in self._queues if (errors := self.errors_of(name)).tallies}
         return attrs.evolve(snapshot, start_errors=known) if known else snapshot
 
     def errors_of(self, queue: str) -> StartErrors:
-        """What is known of earlier starts of a queue."""
-        uid, written = self._queues.get(queue, (UID(""), StartErrors()))
-        learned = self._learned.get(queue)
-        return learned[1] if learned is not None and learned[0] == uid else written
+        """What is known of earlier starts of a queue, in the shards of this daemon."""
+        known, learned = self._queues.get(queue), self._learned.get(queue)
+        if learned is not None and learned.uid == (known.uid if known is not None else ""):
+            return learned.errors
+        return known.start_errors if known is not None else NO_START_ERRORS
+
+    def _with_own_starts(self, plan: Plan) -> Plan:
+        """The plan with the starts of the shards of this daemon, where several divide the cluster."""
+        if not any(queue.own_row for queue in self._queues.values()):
+            return plan
+
+        def own_status(status: QueueStatus) -> QueueStatus:
+            learned = self._learned.get(status.name)
+            rows = tuple(sorted(learned.rows)) if learned is not None else ()
+            return attrs.evolve(status, start_errors=self.errors_of(status.name), start_rows=rows)
+
+        return attrs.evolve(plan, queues=tuple(own_status(each) for each in plan.queues))
 
     def note_told(
         self,
@@ -169,7 +208,7 @@ class ToldStarts:
             snapshot: on which it was decided.
             names_shown: whether sentences may name gangs of other namespaces.
         """
-        now = snapshot.now
+        now, plan = snapshot.now, self._with_own_starts(plan)
         played = self.played(now)
         if not self._waiting and not estimates and not played:
             return plan
@@ -282,7 +321,9 @@ class ToldStarts:
         errors = self.errors_of(compared.queue).with_start(
             told.known_by, ratio, in_range=compared.in_range
         )
-        self._learned[compared.queue] = (self._queues[compared.queue][0], errors)
+        queue, learned = self._queues[compared.queue], self._learned.get(compared.queue)
+        rows = learned.rows if learned is not None and learned.uid == queue.uid else {queue.own_row}
+        self._learned[queue.name] = _LearnedStarts(queue.uid, errors, rows)
 
     def forget(self, gang: GangKey, uid: UID) -> None:
         """A gang waits no more without having started."""

@@ -276,6 +276,16 @@ class View:
         """Amounts that queues divide: allocatable of usable nodes less what foreign pods hold."""
         return self._demand.total
 
+    def staying_in_cluster(self, queue: str) -> Resources:
+        """Amounts as ``staying`` with what it holds in shards of other daemons, as far as they have told it."""
+        node = self.queue(queue)
+        others = node.held_elsewhere if node is not None else NOTHING
+        return self.staying(queue).plus(others)
+
+    def total_of_cluster(self) -> Resources:
+        """Amounts as ``total`` with all nodes of shards of other daemons."""
+        return self.total().plus(self._snapshot.queues.total_elsewhere)
+
     @cached_property
     def pools(self) -> NodePools:
         """Node pools in which queues limit something."""

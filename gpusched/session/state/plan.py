@@ -422,6 +422,10 @@ class QueueStatus:
     """Those that these amounts and numbers are of; none where they are of the cluster."""
     other_shards: tuple[str, ...] = ()
     """Those whose daemons write their own."""
+    told_elsewhere: bool = False
+    """Whether its state, use, budget and conditions are told by the daemon of the first shard."""
+    start_rows: tuple[str, ...] = ()
+    """Names of rows of the status of which ``start_errors`` has the starts."""
 
 
 @attrs.frozen(slots=True, kw_only=True)

@@ -237,7 +237,8 @@ def _queue_state(session: Session, node: QueueNode) -> str:
         _STATES.get(queues[name].queue.stop_policy, "Open") for name in node.path if name in queues
     ]
     state = max(states, key=_STATES_BY_STRICTNESS.index, default="Open")
-    return "Closed" if state == "Draining" and not node.allocated else state
+    holds = node.allocated or node.held_elsewhere
+    return "Closed" if state == "Draining" and not holds else state
 
 
 def _usage_to_publish(session: Session, node: QueueNode) -> QueueUsage | None:

@@ -87,10 +87,11 @@ class Shards:
         user: str = "",
         where: dict[str, str] | None = None,
         run_for: str = "10h",
+        **spec: Any,
     ) -> None:
         """A gang of a user that starts with all its pods, on nodes of ``only`` one shard, or with some labels."""
         made_by = {"annotations": {"gpusched.io/user": user}} if user else {}
-        self.world.group(name, queue=queue, minMember=pods, **made_by)
+        self.world.group(name, queue=queue, minMember=pods, **spec, **made_by)
         labels = {**({"pool": only} if only else {}), **(where or {})}
         selector = {"nodeSelector": labels} if labels else {}
         template = {

@@ -1,8 +1,6 @@
-"""A queue that spans shards shows what it holds in all of them; limits that cannot be divided are kept in one."""
+"""A queue that spans shards shows what it holds in all of them."""
 
 from __future__ import annotations
-
-import pytest
 
 
 def test_a_queue_shows_the_sum_of_its_shards(sharded):
@@ -53,31 +51,6 @@ def test_a_queue_shows_the_sum_of_its_node_pools(sharded):
         assert (whole["name"], whole["allocated"]) == ("all", {"nvidia.com/gpu": "16"})
         parts = [(row["name"], row["nodePools"][0]["allocated"]) for row in status["shards"]]
         assert parts == [("a", {"nvidia.com/gpu": "8"}), ("b", {"nvidia.com/gpu": "8"})]
-
-    sharded(story, "a", "b")
-
-
-@pytest.mark.parametrize(
-    "limits", [{"userLimits": {"perUser": {"maxPending": 5}}}, {"budget": {"gpuHours": "100"}}]
-)
-def test_gangs_of_a_queue_with_a_budget_or_a_limited_line_are_in_the_first_shard(sharded, limits):
-    async def story(shards):
-        # given a queue with a limit that no shard alone can keep
-        await shards.start(nodes=3)
-        shards.queue("team", **limits)
-        shards.daemon("a")
-        shards.daemon("b")
-        await shards.world.until(lambda: len(shards.holders()) == 2)
-
-        # when more gangs come than there is room for in the first shard
-        for number in range(5):
-            shards.gang(f"g{number}", 1, queue="team")
-
-        # then three run, all of them there
-        await shards.world.until(lambda: len(shards.world.bound()) == 3, 60)
-        await shards.world.clock.sleep(30)
-        assert {pod["spec"]["nodeName"][0] for pod in shards.world.bound()} == {"a"}
-        assert len(shards.world.bound()) == 3
 
     sharded(story, "a", "b")
 

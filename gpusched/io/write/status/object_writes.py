@@ -15,10 +15,9 @@ from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_t
 from gpusched.api.queue.budget import WITHIN_BUDGET, format_gpu_hours
 from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
-from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
-from gpusched.io.write.status.shard_rows import queue_fields_of_shards
+from gpusched.io.write.status.shard_rows import queue_fields_of_shards, start_estimates
 from gpusched.io.write.status.status_request import (
     StatusRequest,
     WrittenStatus,
@@ -167,6 +166,10 @@ class _ClusterWideWrite:
         return ""
 
 
+_TOLD_ONCE: Final = frozenset({"state", "usage", "budget"})
+"""Fields of a queue's status that one daemon writes, where several divide the cluster."""
+
+
 @attrs.frozen(slots=True)
 class QueueWrite(_ClusterWideWrite):
     """The status of a Queue."""
@@ -183,6 +186,8 @@ class QueueWrite(_ClusterWideWrite):
             return None
         shown, version = last_status(written, queue.resource_version, queue.status)
         if queue.source:
+            if status.told_elsewhere:
+                return None
             return _foreign_queue(cache, queue, status, shown, version=version)
         fields: dict[str, object] = {
             "state": status.state,
@@ -193,7 +198,7 @@ class QueueWrite(_ClusterWideWrite):
             "usage": _usage(status.usage),
             "nodePools": _pools(status.node_pools),
             "budget": _budget(status.budget),
-            "startEstimates": _start_errors(status.start_errors),
+            "startEstimates": start_estimates(status.start_errors),
             "pending": status.pending,
             "inqueue": status.inqueue,
             "running": status.running,
@@ -201,11 +206,13 @@ class QueueWrite(_ClusterWideWrite):
         }
         if status.shards:
             fields |= queue_fields_of_shards(status, queue, fields, shown)
+        if status.told_elsewhere:
+            fields = {name: value for name, value in fields.items() if name not in _TOLD_ONCE}
         body = requests.status_patch(
             status.uid,
             shown,
             fields,
-            says=_queue_conditions(status, queue),
+            says=() if status.told_elsewhere else _queue_conditions(status, queue),
             now=now,
         )
         path = f"/apis/{API_VERSION}/queues/{quote(status.name)}/status"
@@ -306,18 +313,6 @@ def _range(estimate: StartEstimate | None) -> dict[str, str] | None:
         "latest": format_time(estimate.latest),
         "knownBy": estimate.known_by,
     }
-
-
-def _start_errors(errors: StartErrors) -> list[dict[str, object]] | None:
-    return [
-        {
-            "knownBy": tally.known_by,
-            "startsByPercent": {str(edge): count for edge, count in tally.ratios},
-            "ranged": tally.ranged,
-            "held": tally.held,
-        }
-        for tally in errors.tallies
-    ] or None
 
 
 def _pools(pools: Sequence[PoolStatus]) -> list[dict[str, object]] | None:

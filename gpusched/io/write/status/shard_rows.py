@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
 from gpusched.api.meta.quantity import QuantityError
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.meta.status import StartTallyStatus
+from gpusched.api.queue.decode import decode_start_errors
 from gpusched.api.queue.queue import Queue
+from gpusched.api.queue.start_errors import (
+    NO_START_ERRORS,
+    StartErrors,
+    add_start_errors,
+    start_errors_without,
+)
 from gpusched.session.state.plan import QueueStatus
 
 _AMOUNTS: Final = ("allocated", "requested", "fairShare")
@@ -30,14 +38,15 @@ def queue_fields_of_shards(
         fields: made of the status.
         shown: the status as last seen, in which the rows of other shards stand.
     """
+    known = msgspec.json.decode(shown)
+    before = known.get("shards") or ()
     rows = [
-        row
-        for row in msgspec.json.decode(shown).get("shards") or ()
-        if set(str(row.get("name")).split(_AND)) <= set(status.other_shards)
+        row for row in before if set(str(row.get("name")).split(_AND)) <= set(status.other_shards)
     ]
     own = {"name": _AND.join(status.shards)}
-    rows.append(own | {each: fields[each] for each in (*_AMOUNTS, *_NUMBERS, *_pools_of(fields))})
+    rows.append(own | {each: fields[each] for each in (*_AMOUNTS, *_NUMBERS, *_given_of(fields))})
     rows.sort(key=lambda row: str(row["name"]))
+    starts = _sum_starts(known, before, rows, counted={own["name"], *status.start_rows})
     sums = {name: _sum_amounts(row.get(name) for row in rows) for name in _AMOUNTS}
     borrowed = {
         name: held - amount
@@ -49,12 +58,59 @@ def queue_fields_of_shards(
         "borrowed": Resources.of(borrowed).quantities(),
         **{name: sum(int(row.get(name) or 0) for row in rows) for name in _NUMBERS},
         "nodePools": _sum_pools(rows, [pool.name for pool in queue.node_pools]),
+        "startEstimates": start_estimates(starts),
         "shards": rows,
     }
 
 
-def _pools_of(fields: Mapping[str, object]) -> Iterable[str]:
-    return ("nodePools",) if fields.get("nodePools") else ()
+def _given_of(fields: Mapping[str, object]) -> Iterable[str]:
+    return (name for name in ("nodePools", "startEstimates") if fields.get(name))
+
+
+def _sum_starts(
+    known: Mapping[str, Any],
+    before: Iterable[Mapping[str, Any]],
+    rows: Iterable[Mapping[str, Any]],
+    *,
+    counted: Collection[str],
+) -> StartErrors:
+    """How gangs of a queue started in all shards: what rows count, and what is left of rows that went away.
+
+    Args:
+        known: the status as last seen.
+        before: its rows.
+        rows: that are written.
+        counted: names of rows whose starts are in the row of one's own.
+    """
+    kept = {row["name"] for row in rows}
+    rest = start_errors_without(
+        _starts_of(known), add_start_errors(_starts_of(row) for row in before)
+    )
+    gone = [row for row in before if row.get("name") not in {*kept, *counted}]
+    left = add_start_errors((rest, *(_starts_of(row) for row in gone)))
+    return add_start_errors((left, *(_starts_of(row) for row in rows)))
+
+
+def _starts_of(status: Mapping[str, Any]) -> StartErrors:
+    """Starts that a status, or a row of it, counts; nothing where that cannot be read."""
+    found = status.get("startEstimates")
+    try:
+        return decode_start_errors(msgspec.convert(found or (), list[StartTallyStatus]))
+    except msgspec.ValidationError:
+        return NO_START_ERRORS
+
+
+def start_estimates(errors: StartErrors) -> list[dict[str, object]] | None:
+    """The field ``startEstimates``; None for no starts."""
+    return [
+        {
+            "knownBy": tally.known_by,
+            "startsByPercent": {str(edge): count for edge, count in tally.ratios},
+            "ranged": tally.ranged,
+            "held": tally.held,
+        }
+        for tally in errors.tallies
+    ] or None
 
 
 def _sum_pools(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> object:

@@ -217,7 +217,7 @@ class StatusWriter:
 
     def _tell_budget(self, queue: QueueStatus, before: Status | None) -> None:
         """An event when a budget is nearly used, used, or open again; once, across restarts too."""
-        if queue.budget is None:
+        if queue.budget is None or queue.told_elsewhere:
             return
         told = queue.budget.told
         if isinstance(before, QueueStatus) and before.budget is not None:

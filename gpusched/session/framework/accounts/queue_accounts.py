@@ -73,11 +73,18 @@ class UserAccounts:
     @cached_property
     def waiting(self) -> Mapping[str, Mapping[GangKey, int]]:
         """How many gangs of the account wait for longer than each of its gangs that wait."""
+        lines: dict[str, list[tuple[float, GangKey]]] = {}
         waits = [gang for gang in self._snapshot.gangs if gang.pod_sets and not gang.placed]
-        found = _gangs_by_account(sorted(waits, key=lambda gang: (gang.waits_since, gang.key)))
+        here = [(gang.accounts, gang.waits_since, gang.key) for gang in waits]
+        elsewhere = [
+            (each.accounts, each.since, each.gang) for each in self._snapshot.waiting_elsewhere
+        ]
+        for accounts, since, key in (*here, *elsewhere):
+            for account in accounts:
+                lines.setdefault(account, []).append((since, key))
         return {
-            account: {gang.key: place for place, gang in enumerate(gangs)}
-            for account, gangs in found.items()
+            account: {key: place for place, (_, key) in enumerate(sorted(line))}
+            for account, line in lines.items()
         }
 
 

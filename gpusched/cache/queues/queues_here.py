@@ -1,0 +1,34 @@
+"""What one daemon has of queues beside the daemons of other shards; all of it where none of them divide the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import attrs
+
+from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.api.queue.queue import Queue
+
+
+@attrs.frozen(slots=True, kw_only=True)
+class QueuesHere:
+    """See the module; a queue that is not named is not divided.
+
+    Attributes:
+        shares: queues with what they deserve and are guaranteed here, by name.
+        capped_elsewhere: parts of capabilities that are not to be used here, by name of the queue.
+        users: what users and groups may have here, by queue that limits them and by account; accounts that are not
+            named have nothing here.
+        held_elsewhere: amounts that queues hold with all below them on nodes of other daemons, by name.
+        total_elsewhere: allocatable of the nodes of other daemons.
+    """
+
+    shares: Mapping[str, Queue] = attrs.Factory(dict)
+    capped_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
+    users: Mapping[str, Mapping[str, Resources]] = attrs.Factory(dict)
+    held_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
+    total_elsewhere: Resources = NOTHING
+
+
+ALL_HERE: Final = QueuesHere()
