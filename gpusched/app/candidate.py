@@ -197,6 +197,9 @@ class LeaseCandidate:
             known_key=self._seal_key,
             key_copy=copy,
             on_refused=on_refused,
+            manifests="manifests/shards, with a Lease for each shard"
+            if self.shards
+            else "manifests/",
         )
 
     def _shard_keeper(

@@ -237,7 +237,7 @@ class LeaseMachine:
         if not (self.create_if_missing and reading):
             return self._retry_write(state, event.at, why=event.why)
         if event.at.mono < state.others_until:
-            state, _ = self._retry_write(state, event.at, why=event.why)
+            state, _ = self._retry_write(state, event.at, why="")  # whose own it is makes it
             return attrs.evolve(state, next_at=min(state.next_at, state.others_until)), ()
         state = attrs.evolve(state, transitions=max(state.highest, event.beginning) + 1)
         return self._send_write(state, event.at, phase=LeasePhase.TAKING, op=LeaseOperation.CREATE)

@@ -6,6 +6,7 @@ replaced as a whole by the version that was read. An entry is changed by the hol
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -14,6 +15,7 @@ from gpusched.api.affinity.selector import NodeTerm, Toleration
 from gpusched.api.meta.pool_resources import pool_of
 from gpusched.api.meta.resources import Resources
 from gpusched.base.errors import GpuschedError
+from gpusched.base.limits import FOREIGN_TEXT_MAX
 
 FORMAT: Final = 3
 """The last one that is known here; a board of a later format is not touched."""
@@ -26,11 +28,15 @@ COUNTS_USERS_AND_POOLS: Final = 1
 COUNTS_ALL_SHARDS: Final = 2
 """The same, and budgets and lines of users over all shards."""
 KEY: Final = "board"
+_GANG: Final = re.compile("[0-9a-f]{16}")
+"""Names of gangs, see ``layout.gang_hash``."""
 Amounts = dict[str, int]
 
 
 class BoardUnreadable(GpuschedError):
     """The board is of a later version, or no board."""
+
+    exit_status = 78
 
 
 class MemberNeeds(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -171,6 +177,11 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     owners: dict[str, str] = {}
     nodes: dict[str, str] = {}
 
+    def holder_of(self, shard: str) -> str:
+        """Who holds a shard, as the holder says; empty for nobody."""
+        entry = self.shards.get(shard)
+        return entry.holder if entry is not None else ""
+
     def row(self, account: str, shard: str) -> GrantRow:
         """What a shard has of an account."""
         return self.grants.get(account, {}).get(shard, _NO_ROW)
@@ -199,11 +210,23 @@ def decode_board(text: str) -> Board:
                 "upgrade it, as it does not take part until then"
             )
         board = msgspec.json.decode(text, type=Board)
-        return msgspec.structs.replace(board, format=_WITHOUT_LENT_NODES)
     except msgspec.DecodeError as error:
-        raise BoardUnreadable(
-            f"the board of shards cannot be read ({error}): delete its ConfigMap while no daemon runs"
-        ) from None
+        raise _unreadable(str(error)) from None
+    for digits in board.owners:
+        if not _GANG.fullmatch(digits):
+            raise _unreadable(f"no gang is called {digits[:FOREIGN_TEXT_MAX]!r}")
+    for account, rows in board.grants.items():
+        for row in rows.values():
+            amounts = (row.granted, row.used, row.next, row.wanted, row.demand)
+            if any(amount < 0 for each in amounts for amount in each.values()):
+                raise _unreadable(f"{account[:FOREIGN_TEXT_MAX]!r} has less than nothing")
+    return msgspec.structs.replace(board, format=_WITHOUT_LENT_NODES)
+
+
+def _unreadable(why: str) -> BoardUnreadable:
+    return BoardUnreadable(
+        f"the board of shards cannot be read ({why}): nothing starts until its ConfigMap is deleted"
+    )
 
 
 def encode_board(board: Board) -> str:

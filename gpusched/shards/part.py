@@ -153,7 +153,8 @@ class ShardPart(ClusterPart):
         return all(self._owner(board, digits) in self.held for board in (self.board, *self.sent))
 
     def _owner(self, board: Board, digits: str) -> str:
-        return board.owners.get(digits) or self.layout.first_owner(digits)
+        owner = board.owners.get(digits, "")
+        return owner if owner in self.layout.names else self.layout.first_owner(digits)
 
     def _forget_gang(self, digits: str) -> None:
         key = self._keys.pop(digits, None)

@@ -33,6 +33,7 @@ from gpusched.cli.inspect.explaining.owners import OWNER_WORDS
 from gpusched.cli.inspect.explaining.queue_story import describe_queue, render_queue
 from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.printed_listing import print_notes
+from gpusched.cli.inspect.listing.shard_list import read_node_notes
 from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames, queue_views
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.cli.inspect.reservations.reservation_story import (
@@ -204,7 +205,9 @@ async def read_node_story(
         nodes = [frame.view for frame in node_frames(found)]
         return describe_node(name, nodes, [frame.view for frame in gang_frames(found)], item)
 
-    return await source.read(api, of_daemon=of_daemon, of_api=of_api)
+    story, notes = await source.read(api, of_daemon=of_daemon, of_api=of_api)
+    labels = cluster_reader.value_at(item, "metadata", "labels") or {}
+    return story, (*notes, *await read_node_notes(api, config, name, labels))
 
 
 async def read_reservation_story(

@@ -27,6 +27,7 @@ from gpusched.lab.simulate.mig.choice import LayoutChoice, choose_layouts
 from gpusched.lab.simulate.mig.demand import CONFIG, MigDemand, read_demand, resource_of
 from gpusched.lab.simulate.mig.layouts import SEVENTHS, read_layouts
 from gpusched.lab.simulate.mig.trial import TrialFigures, try_layouts, with_layouts
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
 
 _LEFT_OUT_SHOWN: Final = 5
 _ASSUMED: Final = (
@@ -90,7 +91,7 @@ def advise_mig(arguments: argparse.Namespace) -> int:
             f"gpuResources of the configuration gives {gpu.name} no slicePrefix: nothing tells "
             "which resources are its partitions"
         )
-    cluster = read_file(arguments)
+    cluster, in_shards = read_file(arguments)
     with gpu_resources_in_force(config.gpu_resources):
         start = start_from_snapshot(cluster)
         demand = read_demand(start.objects, layouts, gpu, config.scheduler_names)
@@ -100,7 +101,7 @@ def advise_mig(arguments: argparse.Namespace) -> int:
     else:
         for line in _lines(advice, gpu, span_s):
             print(line)
-    for remark in start.remarks:
+    for remark in (*((SHARDS_LEFT_OUT,) if in_shards else ()), *start.remarks):
         print(f"note: {remark}", file=sys.stderr)
     return 0
 

@@ -120,10 +120,12 @@ class Elector:
         create_namespace: Callable[[], Awaitable[None]] | None = None,
         on_refused: Callable[[], None] = lambda: None,
         patience_s: float = 0.0,
+        manifests: str = "manifests/",
     ) -> None:
         check_timing(timing)
         self._create_namespace = create_namespace
         self._on_refused = on_refused
+        self._manifests = manifests
         self._new_key = new_key
         self._key = known_key
         self._key_copy = key_copy
@@ -332,7 +334,7 @@ class Elector:
             del self._renewed[:-1]
             return LeaseWritten(now, record)
         if answer.status == 404:
-            why = f"{self._lease} does not exist: run kubectl apply -k manifests/"
+            why = f"{self._lease} does not exist: run kubectl apply -k {self._manifests}"
             return LeaseMissing(now, why, self._beginning())
         if answer.status == 409 and call.op is not LeaseOperation.READ:
             return LeaseRefused(now)

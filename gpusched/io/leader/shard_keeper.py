@@ -22,6 +22,7 @@ from gpusched.io.leader.shard_board import BoardStore
 from gpusched.io.observe.logs import Logger
 from gpusched.shards.board import Board, NodeWish
 from gpusched.shards.layout import stray_node_message
+from gpusched.shards.nodes import REST_S
 from gpusched.shards.part import STRAYS_TOLD, ShardPart
 
 READ_EVERY_S: Final = 1.0
@@ -73,6 +74,8 @@ class ShardKeeper:
     _based_on: str = ""
     _told: set[str] = attrs.Factory(set)
     _in_step: bool = False
+    _rests_until: float = 0.0
+    """Until when nothing is decided as the board was made anew, monotonic seconds."""
     _listed: bool = False
     """Whether everything was listed since nobody decides who knows no shards, or others than these."""
 
@@ -203,11 +206,16 @@ class ShardKeeper:
             self.why = str(error)
             self._say(self.why)
         except Exception as error:  # noqa: BLE001 - a term without shards would be worse
+            self.why = "the board of shards cannot be followed by a fault of this daemon, which its log tells"
             self.failed("shards", error)
 
     async def _sync(self) -> None:
         board = await self.store.read()
         before = self.part.board
+        if any(board.holder_of(name) != self.part.identity for name in self.part.held):
+            # Owners of gangs and lent nodes are forgotten: what was decided by them is to be seen by all before.
+            self._rests_until = self.clock.monotonic() + REST_S
+            self._in_step = self._listed = False
         self._begin_from(board)
         proposal = self.part.proposal(self.clock.now())
         if proposal != board:
@@ -252,6 +260,11 @@ class ShardKeeper:
                 "give all daemons the same, and where shards were taken out end all daemons and delete the "
                 "ConfigMap of the board"
             )
+        elif self.clock.monotonic() < self._rests_until:
+            self.why = (
+                "the board of shards was made anew: nothing is decided for half a minute, until what was decided by the "
+                "old one is seen by all"
+            )
         else:
             await self._get_in_step()
             return
@@ -264,13 +277,15 @@ class ShardKeeper:
                 await self.relist("")
                 self._listed = True
             self._in_step = True
-            self.why = ""
             self.part.nodes.end_rests(self.clock.now())
             self.use_part()
             self.changed()
             _log.info("deciding about shards", shards=", ".join(sorted(self.part.held)))
         elif self.part.nodes.end_rests(self.clock.now()):
             self.use_part()
+            self.changed()
+        if self.why:  # it could not be told how things stand, and now it can
+            self.why = ""
             self.changed()
         wanted = [
             name

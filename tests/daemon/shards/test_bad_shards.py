@@ -6,8 +6,12 @@ import json
 
 import pytest
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.base.errors import ConfigError
 from gpusched.config.load import load_file
+from gpusched.shards.board import BoardUnreadable
+from gpusched.shards.layout import gang_hash
+from tests.daemon.shards.test_get_shards import read
 
 
 def said(caplog):
@@ -121,6 +125,119 @@ def test_a_board_of_a_later_format_is_not_touched(sharded):
         assert shards.board() == board
 
     sharded(story, "a", "b")
+
+
+def test_a_board_that_could_not_be_read_for_a_while_stops_nobody_for_longer(sharded):
+    async def story(shards):
+        # given two daemons that decide, of which one is not answered when it asks for the board
+        world = shards.world
+        await shards.start(nodes=1)
+        daemons = [shards.daemon("a"), shards.daemon("b")]
+        for name, daemon in zip(shards.names, daemons, strict=True):
+            await world.until(lambda d=daemon, n=name: readiness(d) == f"leader; shards: {n}", 60)
+        daemons[0].fault = lambda method, path: "500" if path.endswith("-shards") else ""
+        await world.until(lambda: "made by the test" in readiness(daemons[0]), 60)
+
+        # when it is answered again, then it goes on
+        daemons[0].fault = lambda _method, _path: ""
+        await world.until(lambda: readiness(daemons[0]) == "leader; shards: a", 30)
+        for name in shards.names:
+            shards.gang(f"in-{name}", 1, only=name)
+        await world.until(lambda: len(world.bound()) == 2, 60)
+
+    sharded(story, "a", "b")
+
+
+DAMAGED = {
+    "cut off": "{",
+    "a list": "[]",
+    "nothing": "null",
+    "a shard that is a number": '{"format":1,"shards":{"a":3}}',
+    "an owner of no gang": '{"format":1,"owners":{"zz":"a"}}',
+    "less than nothing": '{"format":1,"grants":{"team":{"a":{"granted":{"nvidia.com/gpu":-5}}}}}',
+}
+
+
+@pytest.mark.parametrize("text", DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_board_stops_all_until_it_is_deleted(sharded, text):
+    async def story(shards):
+        # given two daemons, a queue with a capability, and gangs that were passed on
+        world = shards.world
+        await shards.start(nodes=2)
+        shards.queue("team", capability=16)
+        shards.cap("team", 16)
+        daemons = [shards.daemon("a"), shards.daemon("b")]
+        for name in shards.names:
+            shards.gang(f"early-{name}", 1, gpus=4, queue="team", only=name, run_for="10h")
+        await world.until(lambda: len(world.bound()) == 2, 60)
+
+        # when somebody damages the board
+        world.client.patch(
+            "configmaps", "gpusched-system", "gpusched-shards", {"data": {"board": text}}
+        )
+        await world.clock.sleep(5)
+        shards.gang("late", 1, queue="team")
+        await world.clock.sleep(10)
+
+        # then nothing starts, and everybody says what to do
+        assert not world.bound("late")
+        for daemon in daemons:
+            assert "the board of shards cannot be read" in readiness(daemon)
+            assert "nothing starts until its ConfigMap is deleted" in readiness(daemon)
+
+        # when that is done, they go on
+        world.client.delete("configmaps", "gpusched-system", "gpusched-shards")
+        await world.clock.sleep(5)
+        for daemon in daemons:
+            assert "the board of shards was made anew" in readiness(daemon)
+        assert not world.bound("late")
+        await world.until(lambda: world.bound("late"), 60)
+        for name, daemon in zip(shards.names, daemons, strict=True):
+            assert readiness(daemon) == f"leader; shards: {name}"
+        assert shards.exceeded == []
+
+    sharded(story, "a", "b")
+
+
+def test_a_gang_that_the_board_has_in_no_shard_starts_all_the_same(sharded):
+    async def story(shards):
+        # given a board on which somebody wrote a shard that there is not as the owner of gangs
+        world = shards.world
+        await shards.start(nodes=1)
+        shards.daemon("a")
+        shards.daemon("b")
+        await world.until(lambda: len(shards.board().get("shards", {})) == 2, 60)
+        board = shards.board()
+        names = [f"g{number}" for number in range(2)]
+        board["owners"] = {
+            gang_hash(GangKey("PodGroup", "default", name)): "nowhere" for name in names
+        }
+        world.client.patch(
+            "configmaps", "gpusched-system", "gpusched-shards",
+            {"data": {"board": json.dumps(board)}},
+        )  # fmt: skip
+
+        # when they come, they are in the shards where they begin
+        for name in names:
+            shards.gang(name, 1)
+        await world.until(lambda: len(world.bound()) == 2, 60)
+
+    sharded(story, "a", "b")
+
+
+def test_get_shards_says_that_the_board_is_damaged(sharded):
+    async def story(shards):
+        await shards.start(nodes=1)
+        shards.daemon("a")
+        await shards.world.until(shards.board)
+        shards.world.client.patch(
+            "configmaps", "gpusched-system", "gpusched-shards", {"data": {"board": "{"}}
+        )
+        with pytest.raises(BoardUnreadable) as caught:
+            await read(shards)
+        assert caught.value.exit_status == 78
+
+    sharded(story, "a")
 
 
 def test_a_daemon_of_another_version_is_named(sharded, caplog):

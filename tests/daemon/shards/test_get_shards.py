@@ -9,10 +9,13 @@ import pytest
 
 from gpusched.cli.inspect.ask.recorded_cluster import record_cluster
 from gpusched.cli.inspect.cluster_reader import leader_text
-from gpusched.cli.inspect.listing.shard_list import read_shards
+from gpusched.cli.inspect.listing.shard_list import read_node_notes, read_shards
 from gpusched.cli.main import main
-from gpusched.config.model import LeaderElectionConfig
+from gpusched.config.load import load_file
+from gpusched.config.model import DEFAULT, LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.recordings.snapshot_file import write_snapshot
+from gpusched.io.recordings.snapshot_reader import take_snapshot
 from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
 
 
@@ -57,7 +60,7 @@ def test_shards_are_listed_with_their_holders(sharded):
     sharded(story, "a", "b")
 
 
-def test_questions_say_that_they_leave_shards_out(sharded, capsys):
+def test_questions_know_whether_the_cluster_is_in_shards(sharded):
     async def recorded(api, election, now):
         return await record_cluster(api, election)
 
@@ -65,8 +68,7 @@ def test_questions_say_that_they_leave_shards_out(sharded, capsys):
         # given a cluster without daemons, then nobody leads
         await shards.start(nodes=1)
         assert (await read(shards, leader_text)).startswith("no daemon leads")
-        await read(shards, recorded)
-        assert SHARDS_LEFT_OUT not in capsys.readouterr().err
+        assert not (await read(shards, recorded))[1]
 
         # when it is in shards, then explain says who decides, and answers that they are of one daemon
         shards.daemon("a")
@@ -74,10 +76,89 @@ def test_questions_say_that_they_leave_shards_out(sharded, capsys):
         assert await read(shards, leader_text) == (
             "daemons decide about their shards: gpusched get shards lists them"
         )
-        await read(shards, recorded)
-        assert SHARDS_LEFT_OUT in capsys.readouterr().err
+        assert (await read(shards, recorded))[1]
 
     sharded(story, "a", "b")
+
+
+def test_explain_says_of_a_node_that_it_is_in_no_shard(sharded):
+    async def story(shards):
+        # given nodes in no shard, more than daemons name
+        await shards.start(nodes=1)
+        for number in range(6):
+            shards.world.node(f"nowhere-{number}")
+        shards.daemon("a")
+        await shards.world.until(
+            lambda: shards.board().get("shards", {}).get("a", {}).get("strays") == 6, 60
+        )
+        config, labels = load_file(shards.config), {"pool": "a"}
+
+        async def notes(api, _election, now):
+            assert now
+            none = await read_node_notes(api, DEFAULT, "nowhere-0", {})
+            last = await read_node_notes(api, config, "nowhere-5", {})
+            return none, last, await read_node_notes(api, config, "a-0", labels)
+
+        # then each is told, the last one to who has the configuration
+        for told, name in zip(
+            await read(shards, notes), ("nowhere-0", "nowhere-5", ""), strict=True
+        ):
+            assert [each.startswith(f"node {name} belongs to no shard") for each in told] == (
+                [True] if name else []
+            )
+
+    sharded(story, "a")
+
+
+def test_every_answer_of_a_recorded_cluster_in_shards_says_that_they_are_left_out(
+    sharded, tmp_path, capsys
+):
+    file, gang = tmp_path / "snapshot.jsonl", tmp_path / "gang.yaml"
+    gang.write_text(
+        """
+apiVersion: v1
+kind: Pod
+metadata: {name: new}
+spec: {schedulerName: gpusched, containers: [{name: c, image: i, resources: {limits: {nvidia.com/gpu: 8}}}]}
+"""
+    )
+
+    async def recorded(api, _election, now):
+        return await take_snapshot(api, now=now)
+
+    async def story(shards):
+        # given a recorded cluster of two shards in which a gang waits
+        await shards.start(nodes=1)
+        shards.queue("team")
+        shards.daemon("a")
+        shards.daemon("b")
+        shards.gang("waits", 2, queue="team")
+        await shards.world.until(lambda: shards.world.condition("waits"), 60)
+        await shards.world.clock.sleep(10)
+        recording = await read(shards, recorded)
+        with file.open("wb") as out:
+            write_snapshot(out, recording.header, recording.lines)
+
+    sharded(story, "a", "b")
+
+    # when somebody asks about it who has neither the board nor the configuration, then each answer says so
+    questions = [
+        ["advise", "podgroup/waits", "--snapshot", str(file)],
+        ["when", "-f", str(gang), "--snapshot", str(file)],
+        ["what-if", "--drain", "pool=a", "--from", "+1h", "--for", "1h", "--until", "3h", "--snapshot", str(file)],
+    ]  # fmt: skip
+    for question in questions:
+        for form in ("text", "json"):
+            main([*question, *(["-o", "json"] if form == "json" else [])])
+            told = capsys.readouterr()
+            assert SHARDS_LEFT_OUT in told.out, (question, told)
+
+
+def test_a_simulation_says_that_it_plays_one_daemon(tmp_path, capsys):
+    file = tmp_path / "gpusched.yaml"
+    file.write_text("shards: [{name: a, nodeSelector: {matchLabels: {pool: a}}}]")
+    main(["simulate", "--generate", "m6", "--jobs", "2", "--days", "1", "--config", f"now={file}"])
+    assert "shards of now are left out" in capsys.readouterr().err
 
 
 def test_a_cluster_without_shards_is_told_so(sharded):

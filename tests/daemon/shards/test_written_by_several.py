@@ -389,3 +389,31 @@ def test_a_line_of_a_user_is_one_over_all_shards(sharded):
         assert world.bound("g1")
 
     sharded(story, "a", "b")
+
+
+def test_what_cannot_be_believed_is_told_once(sharded):
+    async def story(shards):
+        # given three daemons
+        await shards.start(nodes=1)
+        shards.daemon("a")
+        shards.daemon("b")
+        shards.daemon("c")
+        await shards.world.until(lambda: len(shards.holders()) == 3)
+
+        # when a queue and a PodGroup come that cannot be believed
+        shards.queue("odd-queue", priority=2**62)
+        shards.world.group("odd", minMember=1, minResources={HOSTS: "1e30"})
+        shards.world.pod("of-odd", labels={"gpusched.io/pod-group": "odd"})
+        await shards.world.clock.sleep(20)
+
+        # then both say so, and one daemon has told it
+        assert ready(shards, "odd-queue")[0] == "False"
+        assert shards.world.condition("odd")["reason"] == "InvalidSpec"
+        events = [
+            each["involvedObject"]["name"]
+            for each in shards.world.client.list("events")
+            if each["reason"] == "InvalidSpec" and each["action"] == "Reading"
+        ]
+        assert sorted(events) == ["odd", "odd-queue"]
+
+    sharded(story, "a", "b", "c")

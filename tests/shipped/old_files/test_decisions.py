@@ -154,6 +154,8 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "start-errors",
         "start-tally",
         "shard",
+        "queue-shard-row",
+        "waiting-elsewhere",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {

@@ -26,6 +26,7 @@ def advice_lines(advice: AdviceView) -> Iterator[str]:
     yield f"{gang.kind} {gang.namespace}/{gang.name} in queue {gang.queue}"
     if _starts(unchanged):
         yield f"  starts {_start_text(unchanged, now)}: nothing needs to be changed"
+        yield from advice.remarks
         return
     if unchanged.message:
         yield f"  waits    {unchanged.reason}: {unchanged.message}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from gpusched.advice.advisor import advise_gang
 from gpusched.advice.service.answer_view import advice_view
 from gpusched.advice.service.named_gang import find_gang, missing_gang_message
@@ -17,8 +19,12 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.act.named_objects import WantedObject
 from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
 from gpusched.config.model import Config
-from gpusched.view.over_time.advice_view import AdviceView
-from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, AdviceView
+from gpusched.view.over_time.submission_view import (
+    SubmissionVariantsView,
+    SubmissionView,
+    with_remark,
+)
 
 
 def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObject) -> AdviceView:
@@ -38,7 +44,9 @@ def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObj
             raise UsageError(
                 missing_gang_message(trial, wanted.word, wanted.namespace, wanted.name)
             )
-        return advice_view(advise_gang(trial, gang), gang)
+        answer = advice_view(advise_gang(trial, gang), gang)
+    remarks = (*answer.remarks, SHARDS_LEFT_OUT) if cluster.in_shards else answer.remarks
+    return msgspec.structs.replace(answer, remarks=remarks)
 
 
 def when_here(
@@ -60,4 +68,5 @@ def when_here(
     cluster = read_cluster(arguments)
     with gpu_resources_in_force(config.gpu_resources):
         trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
-        return view_submission(trial, documents, options, namespace=namespace)
+        answer = view_submission(trial, documents, options, namespace=namespace)
+    return with_remark(answer, SHARDS_LEFT_OUT, present=cluster.in_shards)

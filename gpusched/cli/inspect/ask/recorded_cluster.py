@@ -11,7 +11,7 @@ import attrs
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, Denied, GpuschedError
 from gpusched.cli.command import connection_choice
-from gpusched.cli.inspect.cluster_reader import configuration, is_in_shards, with_cluster
+from gpusched.cli.inspect.cluster_reader import configuration, is_in_shards, value_at, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.engine.objects import Obj
@@ -19,7 +19,6 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.recordings.snapshot_file import MissingKind, SnapshotFile, read_snapshot
 from gpusched.io.recordings.snapshot_reader import take_snapshot
-from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
 
 _NEEDED: Final = frozenset(
     {"pods", "nodes", "queues.scheduling.gpusched.io", "podgroups.scheduling.gpusched.io"}
@@ -34,10 +33,12 @@ class RecordedCluster:
     Attributes:
         objects: in an order in which they can be applied.
         taken_at: seconds since the Unix epoch.
+        in_shards: whether several daemons divide the cluster.
     """
 
     objects: tuple[Obj, ...]
     taken_at: float
+    in_shards: bool = False
 
 
 def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
@@ -49,13 +50,13 @@ def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
         Denied: the cluster may not be read.
     """
     collect_garbage_rarely()  # a short life that makes many objects
-    file = read_file(arguments)
+    file, in_shards = read_file(arguments)
     missing = [each for each in file.missing if each.served]
     for each in missing:
         if each.resource in _NEEDED:
             raise _undecidable(each, arguments.snapshot)
     print_notes([f"{each.resource} are left out: {each.why}" for each in missing])
-    return RecordedCluster(tuple(file), file.taken_at)
+    return RecordedCluster(tuple(file), file.taken_at, in_shards)
 
 
 def _undecidable(kind: MissingKind, file: str | None) -> GpuschedError:
@@ -69,20 +70,31 @@ def _undecidable(kind: MissingKind, file: str | None) -> GpuschedError:
     )
 
 
-def read_file(arguments: argparse.Namespace) -> SnapshotFile:
-    """The same as the file of a snapshot."""
+def read_file(arguments: argparse.Namespace) -> tuple[SnapshotFile, bool]:
+    """The same as the file of a snapshot, and whether several daemons divide the cluster."""
+    config = configuration(arguments.config)
     if arguments.snapshot:
-        return read_snapshot(arguments.snapshot)
-    election = configuration(arguments.config).leader_election
-    return with_cluster(connection_choice(arguments), lambda api: record_cluster(api, election))
+        file, has_board = read_snapshot(arguments.snapshot), False
+    else:
+        file, has_board = with_cluster(
+            connection_choice(arguments), lambda api: record_cluster(api, config.leader_election)
+        )
+    return file, has_board or bool(config.shards) or _tells_shards(file)
 
 
-async def record_cluster(api: ApiClient, election: LeaderElectionConfig) -> SnapshotFile:
-    """The cluster now; a note is printed where several daemons divide it."""
-    if await is_in_shards(api, election):
-        print_notes([SHARDS_LEFT_OUT])
+def _tells_shards(file: SnapshotFile) -> bool:
+    """Whether the status of some queue has parts by shard, which who may not read the board sees, too."""
+    queues = file.objects.get("queues.scheduling.gpusched.io", ())
+    return any(value_at(queue, "status", "shards") for queue in queues)
+
+
+async def record_cluster(
+    api: ApiClient, election: LeaderElectionConfig
+) -> tuple[SnapshotFile, bool]:
+    """The cluster now, and whether a board says that several daemons divide it."""
+    has_board = await is_in_shards(api, election)
     recording = await take_snapshot(api, now=SystemClock().now())
     objects = {
         name: tuple(json.loads(line) for line in lines) for name, lines in recording.lines.items()
     }
-    return attrs.evolve(recording.header, objects=objects)
+    return attrs.evolve(recording.header, objects=objects), has_board

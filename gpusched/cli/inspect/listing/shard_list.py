@@ -9,14 +9,15 @@ from typing import Any, Final
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.base import limits
-from gpusched.base.errors import NotFound
+from gpusched.base.errors import GpuschedError, NotFound
 from gpusched.cli.command import clean_cell
-from gpusched.cli.inspect.cluster_reader import board_path
+from gpusched.cli.inspect.cluster_reader import Json, board_path
 from gpusched.cli.inspect.listing.printed_listing import Listing
-from gpusched.config.model import LeaderElectionConfig
+from gpusched.config.model import Config, LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
 from gpusched.shards.board import KEY, Board, ShardEntry, decode_board
+from gpusched.shards.layout import ShardLayout, stray_node_message
 
 _HEADER: Final = ("NAME", "HOLDER", "NODES", "GPUS", "USED", "WAITING", "VERSION", "REMARK")
 NO_SHARDS: Final = "There are no shards: one daemon decides about the whole cluster (docs/shards.md says how to divide it)."
@@ -56,6 +57,32 @@ async def read_shards(api: ApiClient, election: LeaderElectionConfig, now: float
             *([f"{more} more nodes belong to no shard or to several"] if more > 0 else []),
         ),
     )
+
+
+async def read_node_notes(api: ApiClient, config: Config, name: str, labels: Json) -> list[str]:
+    """What shards make of a node: that it belongs to none or several, or is lent; nothing for whom the board is closed.
+
+    Args:
+        api: of the cluster.
+        config: its shards count where it has some; else what daemons say of the first few nodes.
+        name: of the node.
+        labels: of the node.
+    """
+    try:
+        board = await _read_board(api, config.leader_election)
+    except GpuschedError:
+        board = Board()
+    told = [
+        each
+        for entry in board.shards.values()
+        for each in entry.stray_nodes
+        if each.startswith(f"node {name} ")
+    ][:1]
+    if config.shards:
+        matching = ShardLayout.from_config(config).matching(labels)
+        told = [] if len(matching) == 1 else [stray_node_message(name, matching)]
+    lent = board.nodes.get(name)
+    return [*told, *([f"node {name} is lent to shard {lent}"] if lent else [])]
 
 
 async def _read_board(api: ApiClient, election: LeaderElectionConfig) -> Board:

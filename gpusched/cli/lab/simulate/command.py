@@ -15,7 +15,11 @@ from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_output, print_json
 from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
 from gpusched.cli.lab.simulate.openb_fill import run_fill
-from gpusched.cli.lab.simulate.settings import SimulationSetting, settings
+from gpusched.cli.lab.simulate.settings import (
+    SimulationSetting,
+    print_shards_note,
+    settings,
+)
 from gpusched.cli.lab.simulate.simulation_report import comparison_json, comparison_lines
 from gpusched.cli.lab.sweep.command import add_sweep, check_options, run_sweep
 from gpusched.engine.run_record import RunRecord
@@ -145,6 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fill:
         return run_fill(arguments)
     chosen = settings(arguments.config, arguments.sets)
+    print_shards_note(chosen)
     gpus = _gpu_resources(chosen)
     with gpu_resources_in_force(gpus):
         given = read_input(arguments)

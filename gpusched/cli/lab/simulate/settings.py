@@ -12,6 +12,7 @@ import attrs
 
 from gpusched.api.meta.duration import parse_duration
 from gpusched.base.errors import ConfigError, UsageError
+from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.config.model import DEFAULT, Config
 from gpusched.config.yaml_parser import parse_yaml
 from gpusched.config.yaml_tree import ConfigProblems
@@ -76,6 +77,17 @@ def settings(configs: Iterable[str], sets: Iterable[str]) -> list[SimulationSett
             f"{len(drafts)} configurations are more than the {RUNS_MAX} that fit a page"
         )
     return [_setting(name, draft, f"--set {name}") for name, draft in drafts.items()]
+
+
+def print_shards_note(chosen: Iterable[SimulationSetting]) -> None:
+    """Say of configurations with shards that one daemon is played, on stderr."""
+    names = [each.name for each in chosen if each.config.shards]
+    if names:
+        print_notes(
+            [
+                f"shards of {', '.join(names)} are left out: one daemon is played that decides about all nodes"
+            ]
+        )
 
 
 def setting_of(

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from gpusched.base.errors import UsageError
 from gpusched.base.limits import SWEEP_POINTS_MAX
 from gpusched.cli.command import print_json
+from gpusched.cli.lab.simulate.settings import print_shards_note
 from gpusched.cli.lab.sweep.points import SweepPoint, pack_point
 from gpusched.cli.lab.sweep.ray_workers import ClusterLost, RayWorkers, load_ray
 from gpusched.cli.lab.sweep.results import (
@@ -126,6 +127,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     plan = read_sweep(Path(arguments.sweep))
     check_points(plan, arguments.points_max or SWEEP_POINTS_MAX)
     points = _plan_with_progress(plan)
+    print_shards_note({each.configuration: each.setting for each in points}.values())
     folder = ResultFolder(arguments.out)
     folder.begin(resume=arguments.resume)
     results = {key: found for key in {each.key for each in points} if (found := folder.read(key))}

@@ -14,7 +14,7 @@ import attrs
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.base.limits import SCENARIO_SEED_MAX
 from gpusched.cli.command import Subparsers, add_output, print_json
-from gpusched.cli.lab.simulate.settings import SimulationSetting
+from gpusched.cli.lab.simulate.settings import SimulationSetting, print_shards_note
 from gpusched.cli.lab.sweep.command import (
     INTERRUPTED,
     LoadedInputs,
@@ -235,6 +235,7 @@ class _Tuning:
     ) -> None:
         self.folder = ResultFolder(arguments.out)
         self.shipped = build_setting(base, (), "--set")
+        print_shards_note([self.shipped])
         self._arguments, self._base = arguments, base
         self._objectives, self._inputs = objectives, inputs
         self._prints = {each.name: each.fingerprint() for each in (inputs.seen, inputs.unseen)}

@@ -47,6 +47,7 @@ from gpusched.lab.whatif.past_load import (
 )
 from gpusched.lab.whatif.play import CHANGED, UNCHANGED, PlayedCluster, PlayInput
 from gpusched.lab.whatif.queue_checks import lost_jobs_note, queue_remarks
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
 
 DEFAULT_S: Final = DAY_S
 _AFTER_S: Final = DAY_S / 2
@@ -101,7 +102,7 @@ def read_question(
             "what if what? Name a change, such as --drain rack=r7 --from 22:00 --for 2h, "
             "--set queue/research.deserved=128 or --load queue/research*2"
         )
-    snapshot = read_file(arguments)
+    snapshot, in_shards = read_file(arguments)
     now = snapshot.taken_at
     gangs = _history(arguments, config, now)
     guesses = RunTimeGuesses(gangs, now=now)
@@ -133,6 +134,7 @@ def read_question(
             *((f"the configuration is that of {arguments.new_config}",) if other else ()),
         ),
         assumptions=(
+            *((SHARDS_LEFT_OUT,) if in_shards or (other is not None and other.shards) else ()),
             *_run_time_notes(start, assume_s), *load_notes, *_general_notes(start), *_step_notes(step_s),
         ),
     )  # fmt: skip
