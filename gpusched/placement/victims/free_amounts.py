@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from operator import add
 
 import attrs
@@ -72,6 +73,22 @@ class FreeAmounts:
         self._index = BundleIndex(members, bundles) if index is None else index
         self._losable: dict[Hashable, bool] = {}
         """Whether a bundle that takes so much may be lost next, as long as nothing else is lost."""
+
+    @cached_property
+    def _most_gained(self) -> int:
+        """So many claimants more find room at most for each pod that leaves."""
+        frees = {member.frees for member in self.members}
+        return max(
+            1,
+            max(
+                (
+                    -(-amount // ask)
+                    for freed in frees
+                    for amount, ask in zip(freed, self.request, strict=True)
+                ),
+                default=1,
+            ),
+        )
 
     def count_claimants(self, free: Sequence[int]) -> int:
         """How many claimants these amounts hold."""

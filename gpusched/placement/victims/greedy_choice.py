@@ -22,6 +22,7 @@ from gpusched.placement.victims.loss_limits import (
     LossLimits,
     is_freed,
     is_stricter,
+    limits_hold,
     looser_parts,
 )
 from gpusched.placement.victims.model import (
@@ -29,6 +30,7 @@ from gpusched.placement.victims.model import (
     BundleEntry,
     BundleIndex,
     BundleSlot,
+    ChosenBundle,
     EvictablePod,
     EvictionOption,
     VictimBundle,
@@ -189,6 +191,28 @@ class VictimSearchState(FreeAmounts):
         self._refresh_moves()
         self._forget_losses()
         self._offer_all()
+        first = self._best_move(need - self.room) if self.room < need else None
+        if first is not None and len(first.bundles) == 1:
+            reach = self.room + self._count_gained(first.bundles)
+            if reach >= need:
+                self._again.clear()
+                self.reach = reach
+                return self._only_choice(first.bundles[0])
+        return self._choose_in_steps(need, taken)
+
+    def _only_choice(self, number: int) -> VictimChoice | None:
+        """The choice of one bundle that suffices, as for most claims; None where limits forbid it."""
+        bundle, limits = self.bundles[number], self.loss_limits
+        if not limits.empty and not limits_hold(limits, [self.loss_of_gang(number)]):
+            return None
+        leaving = tuple(sorted(m for m in bundle.members if m not in self._gone))
+        cost = self.cost_of(number) + (self.part_cost if bundle.part else 0)
+        return VictimChoice((ChosenBundle(number, leaving),), cost, self.rank_of(number))
+
+    def _choose_in_steps(
+        self, need: int, taken: Callable[[Sequence[int]], None]
+    ) -> VictimChoice | None:
+        """Bundles by the moves that cost least, one after another, and none in vain."""
         touched: set[int] = set()
         open_sides = self._open_sides()
         while self.room < need and (move := self._best_move(need - self.room)) is not None:
@@ -200,10 +224,9 @@ class VictimSearchState(FreeAmounts):
             if len(self._sources) > 1 and self.room < need:
                 self._refresh_moves()
             if open_sides != (open_sides := self._open_sides()):
+                # What was freed inside a department lets it take elsewhere.
                 for row in sorted(self._of_row):
-                    self._offer_moves(
-                        row
-                    )  # what was freed inside a department lets it take elsewhere
+                    self._offer_moves(row)
                 self._outdated.update(self._of_row)
             for row in sorted({r for number in move.bundles for r in self.rows_of(number)}):
                 self._offer_moves(row)
@@ -281,22 +304,6 @@ class VictimSearchState(FreeAmounts):
             if number not in self.dead and self.bundles[number].members[0] not in self._gone:
                 cheapest.append(self._index.costs[number])
         return len(cheapest) >= fewest and choice.cost <= sum(cheapest)
-
-    @cached_property
-    def _most_gained(self) -> int:
-        """So many claimants more find room at most for each pod that leaves."""
-        frees = {member.frees for member in self.members}
-        return max(
-            1,
-            max(
-                (
-                    -(-amount // ask)
-                    for freed in frees
-                    for amount, ask in zip(freed, self.request, strict=True)
-                ),
-                default=1,
-            ),
-        )
 
     def possible_ranks(self) -> list[VictimRank]:
         """Where bundles stand that may be chosen, smallest first."""

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import attrs
 
@@ -18,8 +18,7 @@ COST_RATIO: Final = 2**20
 """Costs a place are compared in parts of this."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class EvictablePod:
+class EvictablePod(NamedTuple):
     """A pod that could leave.
 
     Attributes:
@@ -37,8 +36,7 @@ class EvictablePod:
     taken: tuple[int, ...] = ()
 
 
-@attrs.frozen(slots=True, eq=False)
-class VictimBundle:
+class VictimBundle(NamedTuple):
     """Members that leave together or not at all.
 
     Attributes:
