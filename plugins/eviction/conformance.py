@@ -65,7 +65,7 @@ class Conformance:
                 answers.append(said[1])
             return answers
 
-        hooks.victim_filter(allows, for_all=each_allowed)
+        hooks.victim_filter(allows, for_all=each_allowed, alike=True)
 
 
 def _highest_priority(gang: Gang) -> int:

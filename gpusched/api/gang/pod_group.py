@@ -18,7 +18,7 @@ from gpusched.api.meta.status import Condition
 from gpusched.api.queue.queue import DEFAULT_QUEUE
 
 
-@attrs.frozen(slots=True)
+@attrs.frozen(slots=True, cache_hash=True)
 class TopologyRequest:
     """Where the pods of a gang may sit. Empty names: no wish."""
 
@@ -51,7 +51,7 @@ EXTRAS: Final = "Extras"
 """Mode of disruption of gangs whose minima are never evicted for others."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
 class GangTerms:
     """The terms on which a gang runs: fields of the spec that its ``Gang`` carries as they are.
 

@@ -17,6 +17,7 @@ from gpusched.api.gang.pod_group import (
     SubGroup,
     TopologyRequest,
 )
+from gpusched.api.gang.running_kind import RunningKind, shared_kind
 from gpusched.api.gang.sub_group_tree import split_sub_groups
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.jobs.job import Job
@@ -195,6 +196,20 @@ class Gang:
         if self.gives_extras:
             return self.ready_members < self.min_member
         return not self.terms.preemptible
+
+    @cached_property
+    def running_kind(self) -> RunningKind | None:
+        """The kind of a gang whose one pod, which claims no devices, is all that it has and needs; None for others."""
+        alone = len(self.placed) == 1 and self.min_member == 1 and not self.pod_sets
+        if not alone or self.succeeded_counted or self.leaving or self.gated or self.expected_count:
+            return None
+        if self.min_roles or self.sub_groups or self.parent_groups or self.min_sub_groups:
+            return None
+        pod = self.placed[0].pod
+        if not self.placed[0].confirmed or not pod.scheduled or pod.pod_class.claims:
+            return None
+        about = (self.queue, self.key.namespace, self.priority, self.terms)
+        return shared_kind((*about, pod.priority, pod.pod_class.digest))
 
     @cached_property
     def has_nominated_pods(self) -> bool:

@@ -132,16 +132,29 @@ def add_loss(
 
 def may_go_next(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
     """Whether a bundle may go after what is lost already."""
+    if not _leaves_enough(limits, lost, each):
+        return False
+    return each.side < 0 or any(
+        is_freed(right.frees, lost) and _right_lets_go(right, lost, each)
+        for right in limits.sides[each.side]
+    )
+
+
+def may_go_ever(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
+    """Whether a bundle may go after what is lost already, or may once more is lost."""
+    if not _leaves_enough(limits, lost, each):
+        return False
+    rights = limits.sides[each.side] if each.side >= 0 else ()
+    return each.side < 0 or any(_right_lets_go(right, lost, each) for right in rights)
+
+
+def _leaves_enough(limits: LossLimits, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:
+    """Whether no account loses more than it may at most."""
     for account in each.accounts:
         for column, amount in limits.most_of.get(account, ()):
             if _lost_amount(lost, account, column) + each.taken[column] > amount:
                 return False
-    if each.side < 0:
-        return True
-    return any(
-        is_freed(right.frees, lost) and _right_lets_go(right, lost, each)
-        for right in limits.sides[each.side]
-    )
+    return True
 
 
 def _right_lets_go(right: LossRight, lost: Mapping[int, Sequence[int]], each: BundleLoss) -> bool:

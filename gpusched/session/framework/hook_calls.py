@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 import numpy.typing as npt
 
+from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Ints
@@ -154,7 +155,7 @@ class HookCalls:
         return NodeScoreHook(self._wrap_hook("node_score", weighed, neutral), alike)
 
     def _wrap_victim_filter(
-        self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None
+        self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None, *, alike: bool
     ) -> VictimFilterHook:
         """A filter of victims; what is no bool for each of them is a fault."""
         plugin = self.plugin
@@ -172,10 +173,11 @@ class HookCalls:
             return not allows(claimant, victim, action).refuses
 
         one = self._wrap_check(hook, allows, NO_EVICTION)
-        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, of_one))
+        listed = None if for_all is None else self._wrap_list(hook, sound, of_one, alike=alike)
+        return VictimHook(one, listed, alike and not self.guard.compares_lists)
 
     def _wrap_victim_key(
-        self, hook: str, key: VictimOrder, for_all: VictimsOrder | None
+        self, hook: str, key: VictimOrder, for_all: VictimsOrder | None, *, alike: bool
     ) -> VictimKeyHook:
         """An order of victims; what is no key for each of them is a fault."""
         plugin = self.plugin
@@ -193,13 +195,16 @@ class HookCalls:
             return keys
 
         one = self._wrap_key(hook, key)
-        return VictimHook(one, None if for_all is None else self._wrap_list(hook, sound, key))
+        listed = None if for_all is None else self._wrap_list(hook, sound, key, alike=alike)
+        return VictimHook(one, listed, alike and not self.guard.compares_lists)
 
     def _wrap_list(
         self,
         hook: str,
         for_all: Callable[[Gang, Sequence[Gang], str], Sequence[T]],
         of_one: Callable[[Gang, Gang, str], T],
+        *,
+        alike: bool,
     ) -> Callable[[Gang, Sequence[Gang], str], Sequence[T] | None]:
         """A hook for lists of victims beside the one that was wrapped last; a fault answers None."""
         plugin, compares = self.plugin, self.guard.compares_lists
@@ -213,6 +218,8 @@ class HookCalls:
                         f"for_all says {answer!r} of gang {victim.key}, by itself it is {alone!r}"
                     )
                     raise PluginFault(plugin, hook, said)
+            if compares and alike:
+                _hold_kinds_alike(plugin, hook, victims, answers)
             return answers
 
         def unknown(
@@ -281,6 +288,20 @@ def contain_when_called(
 def fields_of(pod_class: PodClass, fields: tuple[str, ...]) -> Any:
     """Some fields of a class and no others: whoever reads more than was declared fails."""
     return SimpleNamespace(**{name: getattr(pod_class, name) for name in fields})
+
+
+def _hold_kinds_alike(
+    plugin: str, hook: str, victims: Sequence[Gang], answers: Sequence[object]
+) -> None:
+    """A hook that says that it is alike answers the same for all victims of one kind."""
+    known: dict[RunningKind, tuple[Gang, object]] = {}
+    for victim, answer in zip(victims, answers, strict=True):
+        if victim.running_kind is None:
+            continue
+        first, said = known.setdefault(victim.running_kind, (victim, answer))
+        if said != answer:
+            about = f"alike, but says {said!r} of gang {first.key} and {answer!r} of {victim.key}"
+            raise PluginFault(plugin, hook, f"{about}, which are equal")
 
 
 def _hold_alike(plugin: str, rated: Callable[[NodeRows], Ints | None], rows: NodeRows) -> None:

@@ -374,7 +374,9 @@ class Hooks(HookCalls):
         """
         self.growth_checks.append(self._wrap_check("growth_check", check, NO_EVICTION))
 
-    def victim_filter(self, allows: VictimFilter, *, for_all: VictimsFilter | None = None) -> None:
+    def victim_filter(
+        self, allows: VictimFilter, *, for_all: VictimsFilter | None = None, alike: bool = False
+    ) -> None:
         """May any part of a running gang be evicted for the claimant?
 
         Called as ``allows(claimant, victim, action)`` with the action ``preempt`` (same queue)
@@ -385,8 +387,13 @@ class Hooks(HookCalls):
         Thousands may run. ``for_all(claimant, victims, action)`` says the same of a list of victims
         at once: a bool for each, whether ``allows`` would not refuse it. It is called in place of ``allows`` where
         no sentence is needed; where it fails, that is told, and ``allows`` is called for each.
+
+        ``alike``: what it says of a gang that is one pod, which runs, depends on nothing else than its
+        queue, namespace, priority and terms, and the class and priority of its pod, beside what the view
+        shows of queues: one of those that are equal in these is asked about.
         """
-        self.victim_filters.append(self._wrap_victim_filter("victim_filter", allows, for_all))
+        made = self._wrap_victim_filter("victim_filter", allows, for_all, alike=alike)
+        self.victim_filters.append(made)
 
     def stop_filter(self, allows: VictimFilter, *, for_all: VictimsFilter | None = None) -> None:
         """May a running gang be stopped as a whole for the claimant?
@@ -394,26 +401,32 @@ class Hooks(HookCalls):
         Asked as ``victim_filter``, of gangs that it allowed; a refusal leaves those members
         that the gang can spare, and its minimum stands.
         """
-        self.stop_filters.append(self._wrap_victim_filter("stop_filter", allows, for_all))
+        made = self._wrap_victim_filter("stop_filter", allows, for_all, alike=False)
+        self.stop_filters.append(made)
 
     def victim_order(
-        self, key: VictimOrder, *, fixed: bool = False, for_all: VictimsOrder | None = None
-    ) -> None:
+        self, key: VictimOrder, *, fixed: bool = False, for_all: VictimsOrder | None = None,
+        alike: bool = False,
+    ) -> None:  # fmt: skip
         """Smaller keys are taken first, whatever that costs; called as ``key(claimant, victim, action)``.
 
         ``fixed``: the key of a victim stays the same while others leave. What is lost can be made
         least, and proven to be, only where all keys are fixed. ``for_all(claimant, victims, action)``
-        gives the keys of a list of victims at once, as tuples.
+        gives the keys of a list of victims at once, as tuples; ``alike`` as ``victim_filter`` has it.
         """
         self.victim_orders_fixed = self.victim_orders_fixed and fixed
-        self.victim_orders.append(self._wrap_victim_key("victim_order", key, for_all))
+        made = self._wrap_victim_key("victim_order", key, for_all, alike=alike)
+        self.victim_orders.append(made)
 
-    def victim_preference(self, key: VictimOrder, *, for_all: VictimsOrder | None = None) -> None:
+    def victim_preference(
+        self, key: VictimOrder, *, for_all: VictimsOrder | None = None, alike: bool = False
+    ) -> None:
         """Smaller keys are taken first among victims whose leaving costs the same.
 
-        ``for_all`` as ``victim_order`` has it.
+        ``for_all`` and ``alike`` as ``victim_order`` has them.
         """
-        self.victim_preferences.append(self._wrap_victim_key("victim_preference", key, for_all))
+        made = self._wrap_victim_key("victim_preference", key, for_all, alike=alike)
+        self.victim_preferences.append(made)
 
     def eviction_limits(self, limits: LimitsOf) -> None:
         """What a claimant's victims must respect, as amounts, so that the cheapest can be searched.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import attrs
 
+from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.resources import Resources, total
 from gpusched.base.former_names import former_names
 from gpusched.base.limits import MOVES_COST_MAX_S, MOVES_MAX
@@ -33,10 +34,12 @@ class VictimHook(Generic[R, A]):
         of_one: called with the claimant, one victim and the action.
         of_all: called with victims in place of one: an answer for each. None where the plugin has no
             such callable; None from it where it failed, so that victims are asked about one by one.
+        alike: whether it says the same of all victims of one ``RunningKind``.
     """
 
     of_one: Callable[[Gang, Gang, str], R]
     of_all: Callable[[Gang, Sequence[Gang], str], Sequence[A] | None] | None = None
+    alike: bool = False
 
     def __call__(self, claimant: Gang, victim: Gang, action: str) -> R:
         """Say it of one victim."""
@@ -58,6 +61,21 @@ def allowed_victims(
 ) -> list[Gang]:
     """Of these victims those that every filter allows, in their order."""
     left = list(victims)
+    alike = [each for each in filters if each.alike]
+    if alike and len(left) > 1:
+        asked, places = _one_of_each_kind(left)
+        allowed = set(map(id, _allowed(alike, claimant, asked, action)))
+        said = [id(victim) in allowed for victim in asked]
+        if False in said:
+            left = [victim for victim, place in zip(left, places, strict=True) if said[place]]
+        filters = [each for each in filters if not each.alike]
+    return _allowed(filters, claimant, left, action)
+
+
+def _allowed(
+    filters: Sequence[VictimFilterHook], claimant: Gang, left: list[Gang], action: str
+) -> list[Gang]:
+    """The same, where each filter is asked about all that are left."""
     for each in filters:
         if not left:
             break
@@ -67,6 +85,20 @@ def allowed_victims(
         if False in said:
             left = [victim for victim, allowed in zip(left, said, strict=True) if allowed]
     return left
+
+
+def _one_of_each_kind(victims: Sequence[Gang]) -> tuple[list[Gang], list[int]]:
+    """Victims, those of one kind once, and for each of all the place of the one that speaks for it."""
+    asked: list[Gang] = []
+    places: list[int] = []
+    known: dict[RunningKind, int] = {}
+    for victim in victims:
+        kind = victim.running_kind
+        place = len(asked) if kind is None else known.setdefault(kind, len(asked))
+        if place == len(asked):
+            asked.append(victim)
+        places.append(place)
+    return asked, places
 
 
 def victim_sort_keys(
@@ -85,6 +117,16 @@ def victim_sort_keys(
 
 
 def _comparable_keys(
+    order: VictimKeyHook, claimant: Gang, victims: Sequence[Gang], action: str
+) -> list[Any]:
+    if order.alike:
+        asked, places = _one_of_each_kind(victims)
+        found = _keys_of_each(order, claimant, asked, action)
+        return [found[place] for place in places]
+    return _keys_of_each(order, claimant, victims, action)
+
+
+def _keys_of_each(
     order: VictimKeyHook, claimant: Gang, victims: Sequence[Gang], action: str
 ) -> list[Any]:
     said = order.ask_at_once(claimant, victims, action) if victims else ()

@@ -3,20 +3,23 @@
 Every trial evicts, asks quotas and places the whole minimum, then takes all of it back. The
 shortest beginning of the list of victims that makes room is found by doubling and halving; then
 every victim that is not needed is spared. So a few dozen trials do, whatever the number of victims.
+Gangs of one pod that are alike stand in one line, of which only as many are looked at as may go.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import takewhile
+from typing import Any, Final
 
 import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
-from gpusched.placement.victims.loss_limits import add_loss, may_go_next
+from gpusched.placement.victims.loss_limits import add_loss, may_go_ever, may_go_next
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
@@ -26,13 +29,33 @@ from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
-    RunningGang,
     SpareMembers,
     Victims,
 )
 from gpusched.session.state.session import Session
 
 _STEP_SPARE, _STEP_WHOLE_GANG = 0, 1
+_LOOKED_AT_FIRST: Final = 8
+"""Gangs of one line that are looked at first; then twice as many as before."""
+
+
+@attrs.define(eq=False)
+class _Line:
+    """Gangs of one running pod of one kind and preference: what they lose grows with the time that they run.
+
+    Attributes:
+        gangs: each with its place among all victims.
+        closed: whether nobody of it is needed any more.
+    """
+
+    key: tuple[Any, ...]
+    preference: tuple[Any, ...]
+    gangs: list[tuple[int, Gang]] = attrs.Factory(list)
+    closed: bool = False
+
+    def is_open(self, _step: object) -> bool:
+        """Whether steps of it are needed still."""
+        return not self.closed
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -42,12 +65,14 @@ class EvictionStep:
     Attributes:
         rank: orders the steps of one source.
         last: whether no member of the gang stays.
+        line: of gangs that are alike, in which it stands; None for none.
     """
 
     rank: tuple[Any, ...]
     gang: Gang
     seats: tuple[CandidateVictim, ...]
     last: bool
+    line: _Line | None = None
 
 
 @attrs.define(eq=False)
@@ -65,6 +90,10 @@ class _StepSource:
     first: Gang
     steps: list[EvictionStep] = attrs.Factory(list)
     done: int = 0
+
+
+_OrderedStep = tuple[tuple[Any, ...], EvictionStep]
+"""A step behind all that orders it."""
 
 
 class EvictionSteps:
@@ -85,32 +114,89 @@ class EvictionSteps:
         self.work = 0
         """Keys that were asked for."""
 
-    def steps_for(self, gangs: Iterable[Gang]) -> list[EvictionStep]:
-        """All steps with these gangs, in order."""
-        sources: dict[Any, _StepSource] = {}
-        hooks, gangs = self._session.hooks, list(gangs)
-        about = (self._claimant, gangs, self._action)
+    def steps_for(self, gangs: Iterable[Gang]) -> Iterable[EvictionStep]:
+        """All steps with these gangs, in order; worked out as they are asked for where the order is fixed."""
+        gangs = list(gangs)
+        hooks, about = self._session.hooks, (self._claimant, gangs, self._action)
         keys = victim_sort_keys(hooks.victim_orders, *about)
         preferences = victim_sort_keys(hooks.victim_preferences, *about)
         self.work += len(gangs)
-        found = []
-        for gang, key, preference in zip(gangs, keys, preferences, strict=True):
-            running = self._victims.running(gang)
-            if running is None or key is None or preference is None:
-                continue
-            place = ("" if self._fixed else gang.queue, key)
-            source = sources.setdefault(place, _StepSource(len(sources), key, gang))
-            found.append((source, running, preference))
-        ending = [running.gang for _, running, _ in found if running.may_end]
-        ends = {
-            gang.key
-            for gang in allowed_victims(hooks.stop_filters, self._claimant, ending, self._action)
-        }
-        for source, running, preference in found:
-            source.steps += self._build_steps(running, preference, ends=running.gang.key in ends)
+        known = [
+            (place, gang, key, preference)
+            for place, (gang, key, preference) in enumerate(
+                zip(gangs, keys, preferences, strict=True)
+            )
+            if key is not None and preference is not None
+        ]
+        if self._fixed:
+            return self._in_fixed_order(known)
+        sources: dict[Any, _StepSource] = {}
+        for _, gang, key, preference in known:
+            steps = self._build_steps(gang, preference)
+            if steps:
+                source = sources.setdefault((gang.queue, key), _StepSource(len(sources), key, gang))
+                source.steps += steps
+        ends = self._allowed_to_end(
+            step.gang for source in sources.values() for step in source.steps if step.last
+        )
         for source in sources.values():
+            source.steps = [s for s in source.steps if not s.last or s.gang.key in ends]
             source.steps.sort(key=lambda step: step.rank)
         return self._in_policy_order([source for source in sources.values() if source.steps])
+
+    def _in_fixed_order(
+        self, gangs: Sequence[tuple[int, Gang, tuple[Any, ...], tuple[Any, ...]]]
+    ) -> Iterator[EvictionStep]:
+        """Steps of gangs that have a place, a key and a preference, those of lines as they are needed."""
+        lines: dict[Any, _Line] = {}
+        others: list[_OrderedStep] = []
+        for place, gang, key, preference in gangs:
+            if self._stands_in_line(gang):
+                about = (gang.running_kind, key, preference)
+                line = lines.get(about)
+                if line is None:
+                    line = lines[about] = _Line(key, preference)
+                line.gangs.append((place, gang))
+                continue
+            steps = self._build_steps(gang, preference)
+            others += [((key, step.rank, place), step) for step in steps]
+        ends = self._allowed_to_end(step.gang for _, step in others if step.last)
+        others = [each for each in others if not each[1].last or each[1].gang.key in ends]
+        others.sort(key=lambda each: each[0])
+        ordered = merge(others, *map(self._steps_of_line, lines.values()), key=lambda each: each[0])
+        return (step for _, step in ordered)
+
+    def _stands_in_line(self, gang: Gang) -> bool:
+        """Whether the gang loses more the longer it runs, and nothing else makes it differ from others of its kind."""
+        kind = gang.running_kind
+        weighed = self._session.queue_accounts.pools is not None  # by the node
+        return kind is not None and not kind.terms.checkpoint_ns and not weighed
+
+    def _steps_of_line(self, line: _Line) -> Iterator[_OrderedStep]:
+        """Steps in order, each with all that orders it, until the line is closed."""
+        line.gangs.sort(key=lambda each: -each[1].placed[0].pod.scheduled)
+        begin, count = 0, _LOOKED_AT_FIRST
+        held: list[_OrderedStep] = []
+        while begin < len(line.gangs) and not line.closed:
+            found: list[_OrderedStep] = []
+            for place, gang in line.gangs[begin : begin + count]:
+                steps = self._build_steps(gang, line.preference, line)
+                found += [((line.key, step.rank, place), step) for step in steps]
+            begin, count = begin + count, count * 2
+            ends = self._allowed_to_end(step.gang for _, step in found)
+            held += [each for each in found if each[1].gang.key in ends]
+            # Those that cost as much as the last one may come before it: others of these may follow.
+            dearest = held[-1][1].seats[0].cost if held else 0
+            ready = [each for each in held if each[1].seats[0].cost < dearest]
+            held = held[len(ready) :]
+            yield from takewhile(line.is_open, sorted(ready, key=lambda each: each[0]))
+        yield from takewhile(line.is_open, sorted(held, key=lambda each: each[0]))
+
+    def _allowed_to_end(self, gangs: Iterable[Gang]) -> set[GangKey]:
+        """Of gangs that could be stopped as a whole, those that policies let be stopped."""
+        filters = self._session.hooks.stop_filters
+        allowed = allowed_victims(filters, self._claimant, list(gangs), self._action)
+        return {gang.key for gang in allowed}
 
     def _running_key(self, gang: Gang) -> tuple[Any, ...] | None:
         self.work += 1
@@ -123,8 +209,7 @@ class EvictionSteps:
         return self._session.hooks.victim_orders_fixed
 
     def _in_policy_order(self, sources: list[_StepSource]) -> list[EvictionStep]:
-        if len(sources) < 2 or self._fixed:
-            sources.sort(key=lambda each: (each.key, each.number))
+        if len(sources) < 2:
             return [step for source in sources for step in source.steps]
         statement = self._session.statement()
         ordered: list[EvictionStep] = []
@@ -163,9 +248,12 @@ class EvictionSteps:
                 source.key = source.key if key is None else key
 
     def _build_steps(
-        self, running: RunningGang, preference: tuple[Any, ...], *, ends: bool
+        self, gang: Gang, preference: tuple[Any, ...], line: _Line | None = None
     ) -> list[EvictionStep]:
-        gang = running.gang
+        """Spare members one by one, then the rest at once, where policies let the gang be stopped."""
+        running = self._victims.running(gang)
+        if running is None:
+            return []
         tie = (*preference, -gang.created, tuple(-ord(letter) for letter in gang.key.name))
         spares = SpareMembers(running)
         parts = spares.in_eviction_order()
@@ -187,11 +275,15 @@ class EvictionSteps:
             )
             for number, seats in enumerate(parts)
         ]
-        if staying and ends:
+        if staying and running.may_end:
             cost = sum(seat.cost for seat in staying) + COST_OF_GANG
             steps.append(
                 EvictionStep(
-                    (gang.priority, _STEP_WHOLE_GANG, False, cost, *tie, 0), gang, staying, True
+                    (gang.priority, _STEP_WHOLE_GANG, False, cost, *tie, 0),
+                    gang,
+                    staying,
+                    True,
+                    line,
                 )
             )
         return steps
@@ -205,7 +297,6 @@ class EvictionTrials:
         victims: of the session.
         claimant: with those members only for which others may be evicted.
         action: ``preempt`` or ``reclaim``.
-        gangs: who may be a victim; policies agreed already.
         accounts: tells those of the queues of all possible victims.
     """
 
@@ -216,12 +307,10 @@ class EvictionTrials:
         claimant: Gang,
         *,
         action: str,
-        gangs: Iterable[Gang],
         accounts: Callable[[], LossAccounts],
     ) -> None:
         self._session = session
         self._claimant = claimant
-        self._gangs = gangs
         self._accounts = accounts
         self._steps = EvictionSteps(session, victims, claimant, action)
         self._left = list(victims.left)
@@ -229,11 +318,17 @@ class EvictionTrials:
         self.work = 0
         """Steps taken, in the units of ``Chooser.work``."""
 
-    def find_fewest_victims(self) -> list[VictimGroup] | None:
-        """Victims in order; None when even all of them do not make room."""
-        if self._claimant_rows(()) is not None:
-            return []  # as where only reserved room is in the way
-        ordered = self._steps.steps_for(self._gangs)
+    def finds_room(self) -> bool:
+        """Whether the claimant has a place and nobody leaves, as where only reserved room is in the way."""
+        return self._claimant_rows(()) is not None
+
+    def find_fewest_victims(self, gangs: Iterable[Gang]) -> list[VictimGroup] | None:
+        """Victims in order, one at least; None when even all of them do not make room.
+
+        Args:
+            gangs: who may be a victim; policies agreed already.
+        """
+        ordered = self._steps.steps_for(gangs)
         self.work += self._steps.work
         steps = self._allowed_steps(ordered, self._accounts())
         rows = self._claimant_rows(steps)
@@ -285,7 +380,7 @@ class EvictionTrials:
         return rows
 
     def _allowed_steps(
-        self, ordered: Sequence[EvictionStep], accounts: LossAccounts
+        self, ordered: Iterable[EvictionStep], accounts: LossAccounts
     ) -> list[EvictionStep]:
         """Steps that budgets and queues allow one after another, as many of them as are tried at most.
 
@@ -293,22 +388,24 @@ class EvictionTrials:
         """
         lost: dict[int, list[int]] = {}
         allowed: list[EvictionStep] = []
-        waiting = list(ordered)
-        found = True
-        while waiting and found:
-            found, later = False, []
+        waiting, found = ordered, True
+        while found:
+            found, later = False, list[EvictionStep]()
             for step in waiting:
                 taken = [accounts.taken_with(seat) for seat in step.seats]
                 loss = accounts.bundle_loss(step.gang, [taken])
                 if not may_go_next(accounts.limits, lost, loss):
-                    later.append(step)
+                    if may_go_ever(accounts.limits, lost, loss):
+                        later.append(step)
+                    elif step.line is not None:
+                        step.line.closed = True  # nor may others that are alike
                 elif self._draw_budgets(step):
                     add_loss(lost, loss.accounts, loss.taken)
                     allowed.append(step)
                     found = True
                     if len(allowed) == limits.VICTIM_TRIALS_MAX:
                         return allowed
-            waiting = later if accounts.limits.sides else []
+            waiting = later
         return allowed
 
     def _draw_budgets(self, step: EvictionStep) -> bool:

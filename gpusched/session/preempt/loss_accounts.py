@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.cache.gangs.gang import Gang
@@ -191,7 +189,7 @@ class LossAccounts:
         number = self._gangs.setdefault(gang.key, len(self._gangs))
         if len(steps) != 1 or len(steps[0]) != 1:
             return self._loss(number, gang.queue, steps)
-        return attrs.evolve(self.pod_loss(gang, steps[0][0]), gang=number)
+        return self.pod_loss(gang, steps[0][0]).of_gang(number)
 
     def pod_loss(self, gang: Gang, taken: tuple[int, ...]) -> BundleLoss:
         """What is lost with one pod, whatever gang of the queue it is of: thousands lose the same."""

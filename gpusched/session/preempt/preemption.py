@@ -33,6 +33,7 @@ from gpusched.session.preempt.claims.claimant_class import (
     sizes_compared,
 )
 from gpusched.session.preempt.claims.claimants import claim_rules
+from gpusched.session.preempt.claims.giving_order import eviction_chunks, in_giving_order
 from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
 from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.claims.stability import ChainCheck
@@ -42,12 +43,7 @@ from gpusched.session.preempt.preemption_messages import (
     preemption_in_progress_message,
 )
 from gpusched.session.preempt.role_victims import RoleVictimSearch
-from gpusched.session.preempt.victim_pool import (
-    VictimGroup,
-    eviction_chunks,
-    in_giving_order,
-    rank_of_loss,
-)
+from gpusched.session.preempt.victim_pool import VictimGroup, rank_of_loss
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimRules, VictimSelector
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
@@ -408,20 +404,18 @@ class Preemption:
         return found if found is not None and rank(found) < rank(chosen) else list(chosen)
 
     def _victims_by_trial(self, claimant: Gang, kind: ClaimantClass) -> list[VictimGroup] | None:
-        gangs = self._chooser.allowed_victims(claimant, kind)
-        if not gangs:
+        chooser, action = self._chooser, self._rules.action
+        if not chooser.allows_any_victim(claimant, kind):
             return None
         self._placed_on_trial = True
         prover = EvictionTrials(
-            self._session,
-            self._victims,
-            claimant,
-            action=self._rules.action,
-            gangs=gangs,
-            accounts=lambda: self._chooser.loss_accounts(claimant, kind),
-        )
-        found = prover.find_fewest_victims()
-        self._chooser.work += prover.work
+            self._session, self._victims, claimant, action=action,
+            accounts=lambda: chooser.loss_accounts(claimant, kind),
+        )  # fmt: skip
+        found: list[VictimGroup] | None = []
+        if not prover.finds_room():
+            found = prover.find_fewest_victims(chooser.allowed_victims(claimant, kind))
+        chooser.work += prover.work
         return found
 
     # -- claiming ----------------------------------------------------------------------------

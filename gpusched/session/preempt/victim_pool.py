@@ -6,18 +6,16 @@ node usage and evictions, so that a claim costs what it touches and not what the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import attrs
 import numpy as np
 
-from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.identity import UID, GangKey
-from gpusched.api.meta.resources import Resources, total
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Bools, RequestVector
-from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.loss_limits import NO_LOSS, BundleLoss
@@ -33,8 +31,7 @@ from gpusched.placement.victims.model import (
     VictimChoice,
     VictimRank,
 )
-from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
-from gpusched.session.framework.proposal import Chunk, allowed_victims, victim_sort_keys
+from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.preempt.loss_accounts import LossAccounts
 from gpusched.session.preempt.victims import (
@@ -91,6 +88,11 @@ class _BundleDraft(NamedTuple):
     part: bool = False
 
 
+_Draft = tuple[
+    tuple[int, ...], int, int, tuple[int, ...], int, VictimRank, BundleLoss, bool
+]  # as above
+
+
 class VictimTable:
     """Members and bundles of possible victims, wherever the claimants may run: shared by areas.
 
@@ -136,11 +138,14 @@ class VictimTable:
         self._first: dict[int, Gang] = {}
         self._frees: dict[str, tuple[int, ...]] = {}
         self._of_columns: dict[tuple[int, ...], BundleIndex] = {}
-        self._drafts: list[_BundleDraft] = []
+        self._drafts: list[_Draft] = []
         self._ties: list[tuple[Any, ...]] = []
         self._without_devices = not devices.requests
-        self._alike: dict[tuple[str, str], tuple[tuple[int, ...], tuple[int, ...], BundleLoss]] = {}
-        """What a pod of a queue and class frees, takes and loses that is a gang alone."""
+        self._alike: dict[
+            Hashable,
+            tuple[tuple[int, ...], tuple[int, ...], VictimRank, BundleLoss, list[int]],
+        ] = {}
+        """What a pod that is a gang alone frees, takes and loses, its rank, and bundles of its queue; by kind."""
         self._enter_gangs(victims, list(gangs))
         ranked = sorted(range(len(self._ties)), key=self._ties.__getitem__)
         order = [0] * len(ranked)
@@ -207,12 +212,12 @@ class VictimTable:
     def _enter_bundles(
         self, running: RunningGang, source: int, *, tie: tuple[Any, ...], ends: bool
     ) -> None:
+        if ends and len(running.seats) == 1 and not running.surplus and self._without_devices:
+            self._enter_alone(running, source, tie)
+            return
         gang = running.gang
         group = self.groups[gang.key] = len(self.groups)
         first = len(self.members)
-        if ends and len(running.seats) == 1 and not running.surplus and self._without_devices:
-            self._enter_alone(running, source, group, tie=tie)
-            return
         for seat in running.seats:
             self._enter_member(gang, seat)
         if running.surplus:
@@ -234,29 +239,31 @@ class VictimTable:
                 (*tie, -1),
             )
 
-    def _enter_alone(
-        self, running: RunningGang, source: int, group: int, *, tie: tuple[Any, ...]
-    ) -> None:
+    def _enter_alone(self, running: RunningGang, source: int, tie: tuple[Any, ...]) -> None:
         """A gang of one pod, of which there may be thousands: as ``_enter_bundles``, in one go."""
         gang, seat = running.gang, running.seats[0]
-        pod, number = seat.member.pod, len(self.members)
-        about = (gang.queue, pod.pod_class.digest)
+        pod, number, group = seat.member.pod, len(self.members), len(self.groups)
+        self.groups[gang.key] = group
+        about = gang.running_kind or (gang.queue, gang.priority, pod.pod_class.digest)
         known = self._alike.get(about)
         if known is None:
             taken = self._accounts.taken_with(seat)
-            frees, loss = (
+            known = self._alike[about] = (
                 self._amounts_freed_by(pod.pod_class),
+                taken,
+                (gang.priority, _RANK_WHOLE_GANG),
                 self._accounts.pod_loss(gang, taken),
+                self.of_queue.setdefault(gang.queue, []),
             )
-            known = self._alike[about] = (frees, taken, loss)
-        frees, taken, loss = known
+        frees, taken, rank, loss, of_queue = known
         self.number[pod.uid] = number
         self.seats.append(seat)
         self.gangs.append(gang)
         self.members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
-        rank = (gang.priority, _RANK_WHOLE_GANG)
-        draft = _BundleDraft((number,), group, COST_OF_GANG, (), source, rank, loss)
-        self._enter_bundle(running, draft, (*tie, -1))
+        of_queue.append(len(self.parts))
+        self.parts.append(running)
+        self._drafts.append(((number,), group, COST_OF_GANG, (), source, rank, loss, False))
+        self._ties.append((*tie, -1))
 
     def _enter_member(self, gang: Gang, seat: CandidateVictim) -> None:
         pod = seat.member.pod
@@ -520,75 +527,3 @@ class VictimPool:
 def _limit_of(limits: Mapping[str, int], name: str) -> tuple[int, ...]:
     """The limit of a role or sub-group, if it has one."""
     return (limits[name],) if name in limits else ()
-
-
-def in_giving_order(
-    session: Session, claimant: Gang, victims: Victims, parts: Iterable[VictimGroup]
-) -> list[VictimGroup]:
-    """Parts in the order in which their queues give: nearest to the claimant first.
-
-    What makes the largest step in a queue goes last there, as a queue that holds too much before
-    a step may hold less than it is due after it.
-    """
-    parts = list(parts)
-    if len(parts) < 2:
-        return parts
-    queues = session.snapshot.queues
-    node = queues.get(claimant.queue)
-    own = set(node.path) if node is not None else set()
-    gpus = [name for name, amount in session.view.minimum(claimant).items if amount]
-    gpus = [name for name in gpus if accelerator(name)] or gpus
-
-    def path(part: VictimGroup) -> tuple[str, ...]:
-        found = queues.get(part.gang.queue)
-        return tuple(reversed(found.path)) if found is not None else ()
-
-    def step(part: VictimGroup) -> tuple[int, ...]:
-        chunks = eviction_chunks(part, victims.running(part.gang))
-        steps = [[chunk.released.get(name) for name in gpus] for chunk in chunks]
-        return tuple(max(steps, default=[]))
-
-    def ordered(some: list[VictimGroup], depth: int) -> list[VictimGroup]:
-        below: dict[str, list[VictimGroup]] = {}
-        for part in some:
-            names = path(part)
-            below.setdefault(names[depth] if depth < len(names) else "", []).append(part)
-        if set(below) == {""}:
-            return sorted(some, key=step)
-        groups = [ordered(each, depth + 1) for _, each in sorted(below.items())]
-        groups.sort(key=lambda each: step(each[-1]))
-        return [part for each in groups for part in each]
-
-    near: dict[int, list[VictimGroup]] = {}
-    for part in parts:
-        near.setdefault(len(own.intersection(path(part))), []).append(part)
-    return [part for _, some in sorted(near.items(), reverse=True) for part in ordered(some, 0)]
-
-
-def eviction_chunks(
-    part: VictimGroup, running: RunningGang | None, pools: NodePoolAccounts | None = None
-) -> list[Chunk]:
-    """The steps in which a part of a choice goes, the last in rank first.
-
-    Args:
-        part: members of one gang.
-        running: what the gang could lose before they go; None for nothing.
-        pools: what is taken there is told beside the rest, by dimension.
-    """
-    leaving = sorted(part.seats, key=lambda seat: _last_rank_first(seat.member))
-    spare = min(len(leaving), running.single_steps if running is not None else 0)
-    steps = [leaving[number : number + 1] for number in range(spare)]
-    if leaving[spare:]:
-        steps.append(leaving[spare:])
-    return [Chunk(part.gang, _requests_of(step, pools)) for step in steps]
-
-
-def _requests_of(seats: Sequence[CandidateVictim], pools: NodePoolAccounts | None) -> Resources:
-    taken = total(seat.member.pod.pod_class.charged for seat in seats)
-    if pools is None:
-        return taken
-    return taken.plus(total(pools.charge(seat.member.pod.pod_class, seat.row) for seat in seats))
-
-
-def _last_rank_first(member: Placed) -> tuple[int, str]:
-    return -member.pod.rank, member.pod.uid

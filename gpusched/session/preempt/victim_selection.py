@@ -177,6 +177,14 @@ class VictimSelector:
         """Every gang of which some part may be evicted for the claimant."""
         return self._allowed_of_queues(claimant, kind, self._queues_in_order(claimant))[0]
 
+    def allows_any_victim(self, claimant: Gang, kind: ClaimantClass) -> bool:
+        """Whether some gang may lose anything to the claimant."""
+        filters, action = self._session.hooks.victim_filters, self._rules.action
+        return any(
+            allowed_victims(filters, claimant, self._of_queue(claimant, kind, queue), action)
+            for queue in self._queues_in_order(claimant)
+        )
+
     def exclude_gangs(self, kind: ClaimantClass, gangs: Sequence[Gang]) -> None:
         """These are no victims after all."""
         self._excluded.setdefault(kind, _ExcludedVictims()).gangs.update(gang.key for gang in gangs)

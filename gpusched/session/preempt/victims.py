@@ -10,6 +10,7 @@ import copy
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import attrs
 
@@ -41,8 +42,7 @@ COST_OF_POD = 1
 many, then how many gangs lose anybody, then how many pods leave."""
 
 
-@attrs.frozen(slots=True, eq=False)
-class CandidateVictim:
+class CandidateVictim(NamedTuple):
     """A member that could be evicted.
 
     Attributes:
@@ -190,12 +190,14 @@ class Victims:
         """Preemptible gangs that run in a queue, by key."""
         known = self._queues.get(queue)
         if known is None:
-            gangs = dict(self._placed.of_queue(queue))
-            starting = self._starting.get(queue, {})
-            for key, each in starting.items():
-                gangs[key] = gang_with_starts(self._session, each.gang, each.places)
-            known = [gangs[key] for key in sorted(gangs)] if starting else list(gangs.values())
-            self._queues[queue] = known
+            gangs = self._placed.of_queue(queue)
+            starting = {
+                key: gang_with_starts(self._session, each.gang, each.places)
+                for key, each in self._starting.get(queue, {}).items()
+            }
+            if starting:
+                gangs = dict(sorted({**gangs, **starting}.items()))
+            known = self._queues[queue] = list(gangs.values())
         return iter(known)
 
     def only_spare_members(self) -> Victims:
@@ -233,6 +235,8 @@ class Victims:
             self._running.pop(each.gang.key, None)
 
     def _examine_gang(self, gang: Gang) -> RunningGang | None:
+        if gang.running_kind is not None:
+            return self._examine_pod(gang, gang.placed[0])
         session = self._session
         gone, evicted = self._gone, session.nominations.evicted
         staying = [
@@ -261,6 +265,18 @@ class Victims:
             may_end=len(seats) == len(staying),
             broken=broken,
         )
+
+    def _examine_pod(self, gang: Gang, member: Placed) -> RunningGang | None:
+        """A gang of one pod, which runs: as any other, in one go, as there are thousands."""
+        session, uid = self._session, member.pod.uid
+        row = session.snapshot.nodes.row.get(member.node, -1)
+        if row < 0 or uid in self._gone or uid in session.nominations.evicted:
+            return None
+        budgets = self._budgets.numbers_of(member) if self.left else ()
+        if len(budgets) > 1:
+            return None
+        seat = CandidateVictim(member, row, self._member_cost(gang, member), budgets)
+        return RunningGang(gang=gang, seats=(seat,), surplus=0, spare_roles={}, may_end=True)
 
     def _may_go(self, gang: Gang, member: Placed) -> bool:
         """Whether a member's place is known to the API, or is one that may be taken back."""

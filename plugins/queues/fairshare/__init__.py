@@ -121,15 +121,25 @@ class FairShare:
 
         hooks.fair_share(due)
         hooks.queue_turn(turn, alike=True)
-        _register_reclaim(hooks, gates, grows=args.growth == "reclaim")
+        pooled = bool(view.pools.total)
+        _register_reclaim(hooks, gates, grows=args.growth == "reclaim", pooled=pooled)
 
     def tell_queue_order(self, queue: str, key: Key) -> tuple[KeyMeaning, ...]:
         """Its share and priority in numbers."""
         return tell_queue_key(queue, key, priority_first=self.args.order == "priority")
 
 
-def _register_reclaim(hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows: bool) -> None:
-    """Let queues reclaim by these rules, which are worked out when they are first asked for."""
+def _register_reclaim(
+    hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows: bool, pooled: bool
+) -> None:
+    """Let queues reclaim by these rules, which are worked out when they are first asked for.
+
+    Args:
+        hooks: of the session.
+        gates: the rules.
+        grows: whether gangs may claim for their growth, too.
+        pooled: whether queues limit node pools.
+    """
 
     def may_claim(gang: Gang) -> Verdict:
         return gates().may_claim(gang)
@@ -164,8 +174,9 @@ def _register_reclaim(hooks: Hooks, gates: Callable[[], ReclaimRules], *, grows:
     hooks.reclaim_check(may_claim)
     if grows:
         hooks.growth_check(may_grow)
-    hooks.victim_filter(may_lose, for_all=may_each_lose)
-    hooks.victim_order(lane, fixed=True, for_all=lanes)
-    hooks.victim_preference(preferred, for_all=preferences)
+    # What is held in node pools differs with the node.
+    hooks.victim_filter(may_lose, for_all=may_each_lose, alike=not pooled)
+    hooks.victim_order(lane, fixed=True, for_all=lanes, alike=True)
+    hooks.victim_preference(preferred, for_all=preferences, alike=True)
     hooks.eviction_limits(limits)
     hooks.reclaim_gate(may_go)

@@ -107,9 +107,11 @@ class Quota:
         def rule(pod: Pod) -> PairRule | None:
             return pools().rule(pod)
 
+        capped = any(node.queue.pool_capability.items for node in view.queues())
         hooks.pair_filter(
-            "are in a node pool of which its queue has its capability", rule, concerns=concerns
-        )
+            "are in a node pool of which its queue has its capability", rule, concerns=concerns,
+            reads=None if capped else (),
+        )  # fmt: skip
 
         def limits(claimant: Gang, _action: str, _queues: Sequence[str]) -> EvictionLimits:
             return EvictionLimits(

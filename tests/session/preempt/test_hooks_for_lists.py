@@ -80,7 +80,7 @@ def test_plans_are_those_of_hooks_that_answer_for_one_victim_alone(seed, monkeyp
     """Whatever a list form says, no session decides or tells anything else."""
     compared = PluginGuard(SystemClock(), compares_lists=True)
     told, _ = history(seed, compared)
-    monkeypatch.setattr(Hooks, "_wrap_list", lambda *_args: None)
+    monkeypatch.setattr(Hooks, "_wrap_list", lambda *_args, **_how: None)
     alone, _ = history(seed)
     assert told == alone
 

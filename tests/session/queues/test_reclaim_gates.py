@@ -12,7 +12,8 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Chunk, Proposal
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
-from gpusched.session.preempt.victim_pool import VictimGroup, eviction_chunks
+from gpusched.session.preempt.claims.giving_order import eviction_chunks
+from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
 from gpusched.testing.entities import GPU, NOW

@@ -467,7 +467,11 @@ def less(amounts: Resources, taken: Resources) -> Resources:
     if not taken.items:
         return amounts
     gone = dict(taken.items)
-    return Resources(tuple((n, max(0, amount - gone.get(n, 0))) for n, amount in amounts.items))
+    left = []
+    for name, amount in amounts.items:  # many times for each claim
+        beyond = amount - gone.get(name, 0)
+        left.append((name, max(0, beyond)))
+    return Resources(tuple(left))
 
 
 def _smallest_extras(gang: Gang) -> Resources:

@@ -38,17 +38,17 @@ class PlacedGangs:
     def __init__(self) -> None:
         self._placed: Mapping[GangKey, Gang] = {}
         self._by_queue: dict[str, dict[GangKey, Gang]] = {}
-        self._sorted: set[str] = set()
-        """Queues whose gangs are sorted by key: few sessions ask for them."""
+        self._unsorted: set[str] = set()
+        """Queues whose gangs are not sorted by key: few sessions ask for them."""
         self._priorities: dict[str, Counter[int]] = {}
         self.lowest: dict[str, int] = {}
 
     def of_queue(self, queue: str) -> Mapping[GangKey, Gang]:
         """Those of a queue, by key, sorted."""
         gangs = self._by_queue.get(queue, {})
-        if gangs and queue not in self._sorted:
+        if queue in self._unsorted:
             gangs = self._by_queue[queue] = dict(sorted(gangs.items()))
-            self._sorted.add(queue)
+            self._unsorted.discard(queue)
         return gangs
 
     def includes_gang(self, gang: Gang) -> bool:
@@ -57,20 +57,19 @@ class PlacedGangs:
 
     def follow(self, placed: Mapping[GangKey, Gang]) -> None:
         """Take in what changed since the last session."""
-        changed = changed_keys(self._placed, placed)
         queues = set()
-        for key in changed:
+        for key in sorted(changed_keys(self._placed, placed)):
             known, gang = self._placed.get(key), placed.get(key)
+            now = gang if gang is not None and _may_lose_members(gang) else None
             if known is not None and _may_lose_members(known):
-                del self._by_queue[known.queue][key]
                 self._priorities[known.queue][known.priority] -= 1
                 queues.add(known.queue)
-            if gang is not None and _may_lose_members(gang):
-                self._by_queue.setdefault(gang.queue, {})[key] = gang
-                self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
-                queues.add(gang.queue)
+                if now is None or now.queue != known.queue:
+                    del self._by_queue[known.queue][key]
+            if now is not None:
+                self._follow_gang(now)
+                queues.add(now.queue)
         self._placed = placed
-        self._sorted -= queues
         for queue in queues:
             self.lowest.pop(queue, None)
             left = self._priorities[queue] = +self._priorities[queue]
@@ -78,8 +77,17 @@ class PlacedGangs:
                 self.lowest[queue] = min(left)
             else:
                 del self._by_queue[queue], self._priorities[queue]
+                self._unsorted.discard(queue)
         if queues:
             self.lowest = dict(sorted(self.lowest.items()))
+
+    def _follow_gang(self, gang: Gang) -> None:
+        """Take in a gang, or what became of it: a queue stays sorted where it comes last or was there."""
+        gangs = self._by_queue.setdefault(gang.queue, {})
+        if gang.key not in gangs and gangs and gang.key < next(reversed(gangs)):
+            self._unsorted.add(gang.queue)
+        gangs[gang.key] = gang
+        self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
 
 
 def _may_lose_members(gang: Gang) -> bool:

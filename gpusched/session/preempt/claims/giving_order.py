@@ -1,0 +1,86 @@
+"""In which order queues give what a choice of victims takes, and in which steps each gang goes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from gpusched.api.devices.slots import accelerator
+from gpusched.api.meta.resources import Resources, total
+from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
+from gpusched.session.framework.proposal import Chunk
+from gpusched.session.preempt.victim_pool import VictimGroup
+from gpusched.session.preempt.victims import CandidateVictim, RunningGang, Victims
+from gpusched.session.state.session import Session
+
+
+def in_giving_order(
+    session: Session, claimant: Gang, victims: Victims, parts: Iterable[VictimGroup]
+) -> list[VictimGroup]:
+    """Parts in the order in which their queues give: nearest to the claimant first.
+
+    What makes the largest step in a queue goes last there, as a queue that holds too much before
+    a step may hold less than it is due after it.
+    """
+    parts = list(parts)
+    if len(parts) < 2:
+        return parts
+    queues = session.snapshot.queues
+    node = queues.get(claimant.queue)
+    own = set(node.path) if node is not None else set()
+    gpus = [name for name, amount in session.view.minimum(claimant).items if amount]
+    gpus = [name for name in gpus if accelerator(name)] or gpus
+
+    def path(part: VictimGroup) -> tuple[str, ...]:
+        found = queues.get(part.gang.queue)
+        return tuple(reversed(found.path)) if found is not None else ()
+
+    def step(part: VictimGroup) -> tuple[int, ...]:
+        chunks = eviction_chunks(part, victims.running(part.gang))
+        steps = [[chunk.released.get(name) for name in gpus] for chunk in chunks]
+        return tuple(max(steps, default=[]))
+
+    def ordered(some: list[VictimGroup], depth: int) -> list[VictimGroup]:
+        below: dict[str, list[VictimGroup]] = {}
+        for part in some:
+            names = path(part)
+            below.setdefault(names[depth] if depth < len(names) else "", []).append(part)
+        if set(below) == {""}:
+            return sorted(some, key=step)
+        groups = [ordered(each, depth + 1) for _, each in sorted(below.items())]
+        groups.sort(key=lambda each: step(each[-1]))
+        return [part for each in groups for part in each]
+
+    near: dict[int, list[VictimGroup]] = {}
+    for part in parts:
+        near.setdefault(len(own.intersection(path(part))), []).append(part)
+    return [part for _, some in sorted(near.items(), reverse=True) for part in ordered(some, 0)]
+
+
+def eviction_chunks(
+    part: VictimGroup, running: RunningGang | None, pools: NodePoolAccounts | None = None
+) -> list[Chunk]:
+    """The steps in which a part of a choice goes, the last in rank first.
+
+    Args:
+        part: members of one gang.
+        running: what the gang could lose before they go; None for nothing.
+        pools: what is taken there is told beside the rest, by dimension.
+    """
+    leaving = sorted(part.seats, key=lambda seat: _last_rank_first(seat.member))
+    spare = min(len(leaving), running.single_steps if running is not None else 0)
+    steps = [leaving[number : number + 1] for number in range(spare)]
+    if leaving[spare:]:
+        steps.append(leaving[spare:])
+    return [Chunk(part.gang, _requests_of(step, pools)) for step in steps]
+
+
+def _requests_of(seats: Sequence[CandidateVictim], pools: NodePoolAccounts | None) -> Resources:
+    taken = total(seat.member.pod.pod_class.charged for seat in seats)
+    if pools is None:
+        return taken
+    return taken.plus(total(pools.charge(seat.member.pod.pod_class, seat.row) for seat in seats))
+
+
+def _last_rank_first(member: Placed) -> tuple[int, str]:
+    return -member.pod.rank, member.pod.uid
