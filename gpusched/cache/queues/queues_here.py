@@ -22,6 +22,7 @@ class QueuesHere:
             named have nothing here.
         held_elsewhere: amounts that queues hold with all below them on nodes of other daemons, by name.
         total_elsewhere: allocatable of the nodes of other daemons.
+        tells_cluster: whether what is said once of a queue is written here.
     """
 
     shares: Mapping[str, Queue] = attrs.Factory(dict)
@@ -29,6 +30,7 @@ class QueuesHere:
     users: Mapping[str, Mapping[str, Resources]] = attrs.Factory(dict)
     held_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
     total_elsewhere: Resources = NOTHING
+    tells_cluster: bool = True
 
 
 ALL_HERE: Final = QueuesHere()

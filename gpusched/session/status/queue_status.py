@@ -34,6 +34,8 @@ RECORD_PERIOD_S: Final = 60
 """How often what is used is written while GPUs are held."""
 RECORD_SOON_S: Final = 10
 """After so many seconds it is written that GPUs are not held any more: a restart would not know of them."""
+RECORD_OVERDUE_S: Final = 15
+"""So much later a daemon writes it that leaves this to another one, whose shard nobody may hold."""
 USERS_RECORDED_MAX: Final = 1_000
 """Users of one queue in a record, those who used most."""
 _STATES = {"None": "Open", "Hold": "Closed", "HoldAndDrain": "Draining"}
@@ -300,12 +302,34 @@ def budget_status(session: Session, node: QueueNode) -> BudgetStatus | None:
 
 def _must_write(session: Session, node: QueueNode, use: BudgetUse) -> bool:
     known, now = node.queue.budget_record, use.record
+    if not session.snapshot.queues.tells_cluster:
+        return _is_overdue(session, node, use)
     if now.period_start != known.period_start:
         return True
     before = attrs.evolve(use, record=known)
     if (before.is_exhausted, before.is_warned) != (use.is_exhausted, use.is_warned):
         return True
-    age = now.as_of - known.as_of
+    return _has_news(session, node, use, late_s=0)
+
+
+def _is_overdue(session: Session, node: QueueNode, use: BudgetUse) -> bool:
+    """Whether another daemon should have written the record some time ago: what ended since would be forgotten."""
+    known, now = node.queue.budget_record, use.record
+    turned_s = now.as_of - now.period_start if now.period_start != known.period_start else 0
+    return turned_s >= RECORD_OVERDUE_S or _has_news(session, node, use, late_s=RECORD_OVERDUE_S)
+
+
+def _has_news(session: Session, node: QueueNode, use: BudgetUse, *, late_s: int) -> bool:
+    """Whether so much was used, or ended, since the record was written that it is time to write another.
+
+    Args:
+        session: of the moment.
+        node: the queue.
+        use: of its budget.
+        late_s: seconds for which it may be due.
+    """
+    known, now = node.queue.budget_record, use.record
+    age = now.as_of - known.as_of - late_s
     if now.used == known.used or age < RECORD_SOON_S:
         return False
     if age >= RECORD_PERIOD_S:

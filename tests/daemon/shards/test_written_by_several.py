@@ -286,7 +286,7 @@ def test_a_volcano_queue_shows_the_sum_of_its_shards(sharded):
     sharded(story, "a", "b")
 
 
-@pytest.mark.parametrize("case", ["used in one shard", "used in both", "daemon away"])
+@pytest.mark.parametrize("case", ["used in both", "daemon away"])
 def test_a_budget_is_charged_over_the_turn_of_its_period(sharded, case):
     async def story(shards):
         # given a queue with a budget by the hour that uses GPUs in one shard, or in both
@@ -324,6 +324,31 @@ def test_a_budget_is_charged_over_the_turn_of_its_period(sharded, case):
         assert before == sum(8 * (turn - each) for each in begun)
 
     sharded(story, "a", "b", limit_s=20_000)
+
+
+def test_what_ends_while_nobody_holds_the_first_shard_is_charged(sharded):
+    async def story(shards):
+        # given a queue with a budget whose gang runs in the second shard, and nobody in the first one
+        world = shards.world
+        await shards.start(nodes=2)
+        shards.queue("team", budget={"gpuHours": "20"})
+        first = shards.daemon("a")
+        shards.daemon("b")
+        await world.clock.sleep(5)
+        shards.gang("one", 1, queue="team", only="b", run_for="100s")
+        await world.until(lambda: world.running("one"), 60)
+        await world.clock.sleep(30)
+        first.kill()
+
+        # when it ends there, and the daemon of the first shard comes back later
+        await world.clock.sleep(150)
+        shards.daemon("a")
+        await world.clock.sleep(60)
+
+        # then all of it is charged
+        assert float(status(shards)["budget"]["gpuSeconds"]) == pytest.approx(8 * 100, abs=8 * 5)
+
+    sharded(story, "a", "b")
 
 
 def test_gangs_of_a_queue_with_a_budget_start_in_every_shard_until_it_is_used(sharded):

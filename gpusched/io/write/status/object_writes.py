@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
@@ -12,7 +12,7 @@ from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion, format_time
-from gpusched.api.queue.budget import WITHIN_BUDGET, format_gpu_hours
+from gpusched.api.queue.budget import NO_BUDGET_RECORD, WITHIN_BUDGET, format_gpu_hours
 from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
@@ -166,8 +166,18 @@ class _ClusterWideWrite:
         return ""
 
 
-_TOLD_ONCE: Final = frozenset({"state", "usage", "budget"})
-"""Fields of a queue's status that one daemon writes, where several divide the cluster."""
+def _without_told_once(
+    fields: Mapping[str, object], status: QueueStatus, queue: Queue
+) -> dict[str, object]:
+    """Fields of a queue's status without those that one daemon writes, where several divide the cluster.
+
+    A record of its budget stays that is newer than what the Queue has: it was overdue.
+    """
+    record = status.budget.record if status.budget is not None else NO_BUDGET_RECORD
+    once = {"state", "usage"}
+    if not queue.budget_record.as_of < record.as_of or not queue.budget_record.as_of:
+        once.add("budget")
+    return {name: value for name, value in fields.items() if name not in once}
 
 
 @attrs.frozen(slots=True)
@@ -207,7 +217,7 @@ class QueueWrite(_ClusterWideWrite):
         if status.shards:
             fields |= queue_fields_of_shards(status, queue, fields, shown)
         if status.told_elsewhere:
-            fields = {name: value for name, value in fields.items() if name not in _TOLD_ONCE}
+            fields = _without_told_once(fields, status, queue)
         body = requests.status_patch(
             status.uid,
             shown,
