@@ -96,7 +96,9 @@ class Snapshot:
         reservations: Reservations, sorted by name.
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
         gpu_holds: what gangs hold of GPUs and held of late, while some queue has a budget; in any order.
-        limits: bounds of the configuration that was in force.
+        limits: bounds of the configuration that was in force; ``session_work`` times ``work_times``.
+        work_times: how many times its work an action may spend, as sessions before it started all that they looked at;
+            all actions together may spend no more than otherwise.
         waiting_elsewhere: gangs that wait in shards of other daemons, while some queue limits lines of users; sorted.
         start_errors: by queue, how gangs that waited started beside what they were told; nothing is
             decided by it.
@@ -122,6 +124,7 @@ class Snapshot:
     idle_gangs: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
+    work_times: int = 1
     devices: DeviceCatalog = NO_DEVICES
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)

@@ -50,6 +50,7 @@ from gpusched.session.containment.set_aside_status import uncounted_gang_status
 from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
 from gpusched.session.state.order.round_progress import RoundProgress
+from gpusched.session.state.order.work_times import next_work_times, with_work_times
 from gpusched.session.state.plan import (
     GangBind,
     GangStatus,
@@ -67,7 +68,6 @@ from gpusched.session.status.next_wakeup import next_wakeup
 _DUE_LEAST_S: Final = 0.02
 _QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early: a lone pod need not wait."""
-"""Of a core: metrics are in cores, bytes and pieces, as Prometheus users expect."""
 _log = Logger(__name__)
 
 
@@ -192,7 +192,7 @@ class SessionCycle:
         self._more: asyncio.TimerHandle | None = None
         self._changes = 0
         """Changes that a decision may depend on."""
-        self._rounds = RoundProgress()
+        self._rounds, self._work_times = RoundProgress(), 1
         cache.on_change.append(self.wake)
         cache.on_echo.append(self._wake_for_status)
 
@@ -312,7 +312,8 @@ class SessionCycle:
         cache, now = self._cache, self._clock.now()
         cache.rounds = self._rounds.begin_session(changes, cache.rounds, now=now)
         snapshot = snapshot_taker.take_snapshot(cache, now, self.faults.report_failure)
-        return self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
+        snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
+        return with_work_times(snapshot, self._work_times)
 
     async def _run_session(self) -> None:
         tracing = self._telemetry.tracing
@@ -339,7 +340,7 @@ class SessionCycle:
                     self._only_look = False
                     self._wake_for_status()
                 return
-            self._follow_up(decision, seen, snapshot.now)
+            self._follow_up(decision, seen, snapshot)
             for gang in decision.plan.binds:
                 committed = False
                 began = self._clock.now()
@@ -425,10 +426,13 @@ class SessionCycle:
         self._cache.show_again((gang,))
         self._wake_for_status()
 
-    def _follow_up(self, decision: Decision, changes: int, now: float) -> None:
+    def _follow_up(self, decision: Decision, changes: int, snapshot: Snapshot) -> None:
         """Have the next session at once, or soon, where gangs wait to be looked at."""
+        self._work_times = next_work_times(
+            snapshot, decision.plan, decision.rounds, actions=len(self.rules.policy.actions)
+        )
         following = self._rounds.note_session(
-            changes, rounds=decision.rounds, stays_until=decision.stays_until, now=now
+            changes, rounds=decision.rounds, stays_until=decision.stays_until, now=snapshot.now
         )
         if following.rounds is not None:
             self._cache.rounds = following.rounds

@@ -250,7 +250,7 @@ class Binder:
         known = self._by_uid.get(pod.uid)
         if known is not None:
             run, index = known
-            self._has_disruption_budget(
+            self._act_or_give_up(
                 run, lambda: self._feed_event(run, PodSeen(index, observe_pod(pod)))
             )
 
@@ -336,7 +336,7 @@ class Binder:
             self._give_up(run, error)
             return
         for effect in effects:
-            self._has_disruption_budget(run, self._carry_out, run, effect)
+            self._act_or_give_up(run, self._carry_out, run, effect)
         if run.state.phase not in _ACTIVE:
             self._forget_at_rest(run)
 
@@ -347,9 +347,7 @@ class Binder:
             if not self._active:
                 self._quiet.set()
 
-    def _has_disruption_budget(
-        self, run: _GangCommit, act: Callable[..., None], *args: object
-    ) -> None:
+    def _act_or_give_up(self, run: _GangCommit, act: Callable[..., None], *args: object) -> None:
         """Do it, unless the gang was given up; what it raises gives the gang up."""
         if run.failed:
             return
@@ -404,9 +402,7 @@ class Binder:
         self, run: _GangCommit, delay_s: float, act: Callable[..., None], *args: object
     ) -> None:
         if delay_s > 0.0:
-            asyncio.get_running_loop().call_later(
-                delay_s, self._has_disruption_budget, run, act, *args
-            )
+            asyncio.get_running_loop().call_later(delay_s, self._act_or_give_up, run, act, *args)
         else:
             act(*args)
 

@@ -269,7 +269,7 @@ def _run_actions(
         if action.name in skipped:
             continue
         stage.enter_stage(action.name)
-        session.work_budget.begin_action()
+        session.renew_shares(len(actions))
         if _action_failed(session, action):
             return action.name
         ended(action.name)

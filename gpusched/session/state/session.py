@@ -272,6 +272,12 @@ class Session:
         """What each tenant has used of this session."""
         return self.gang_selection.work_budget
 
+    def renew_shares(self, actions: int = 0) -> None:
+        """Give each tenant its share anew, but not where a long session might come to more work than so many actions otherwise."""
+        most, times = self.snapshot.limits.session_work, self.snapshot.work_times
+        if times == 1 or self.work_budget.spent + most <= actions * (most // times):
+            self.work_budget.begin_action()
+
     def has_budget_for(self, gang: Gang) -> bool:
         """Whether the gang's tenant may use more of this session; else the next one goes on."""
         selection = self.gang_selection

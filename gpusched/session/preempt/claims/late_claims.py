@@ -69,7 +69,7 @@ class LateClaims:
             by_gang = session.placements.by_gang()
             if many or not any(gang.pending > len(places) for gang, places in by_gang):
                 return
-        session.work_budget.begin_action()
+        session.renew_shares()
         for _ in range(ROUNDS_MAX):
             before = len(session.nominations.plans)
             if not started_gangs(session):
