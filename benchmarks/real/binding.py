@@ -1,7 +1,8 @@
 """``python -m benchmarks.real.binding``: pods bound a second on the cluster KUBECONFIG names, by whoever binds them.
 
 The bare client, the daemon and, with ``--other NAME=COMMAND``, another scheduler bind the same pods to the same fake nodes in
-turns; each is a process that is started when the pods are there. What this process sees in a watch counts. The cluster must be
+turns; each is a process that is started when the pods are there, and its first binding counts from that start. Schedulers that have bound
+them all then get pods one at a time: so long they take when they run already. What this process sees in a watch counts. The cluster must be
 free: nodes and pods are made, and removed afterwards. Kinds and the namespace of the Lease have to be there.
 """
 
@@ -16,9 +17,10 @@ import shlex
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
 from statistics import median
+from types import MappingProxyType
 from typing import Final
 
 import attrs
@@ -41,6 +43,10 @@ _SPACE: Final = f"/api/v1/namespaces/{NAMESPACE}"
 _BOUND_S: Final = 180.0
 _GONE_S: Final = 180.0
 _LOOK_S: Final = 0.5
+_LONE: Final = 20
+"""Pods that come one at a time."""
+_REST_S: Final = 10.0
+"""From the last binding of many to the first pod that comes alone: events are written meanwhile."""
 _RUN: Final = ("gpusched.io/benchmark", "binding")
 Binder = Callable[[str], AbstractContextManager[subprocess.Popen[str]]]
 
@@ -51,10 +57,13 @@ class Rate:
 
     Attributes:
         runs: all of them, in their order.
+        lone_s: of each run, the median from the creation of a pod that came alone to its binding; empty
+            for one that waits for no pods.
     """
 
     name: str
     runs: list[Drain] = attrs.Factory(list)
+    lone_s: list[float] = attrs.Factory(list)
 
 
 def main() -> int:
@@ -79,9 +88,9 @@ def main() -> int:
 async def _measure(arguments: argparse.Namespace) -> int:
     if arguments.nodes < 1 or arguments.turns < 1 or arguments.pods < 2:
         raise UsageError("it takes one node, one turn and two pods at least")
-    if arguments.pods > arguments.nodes * GPUS_A_NODE:
+    if arguments.pods + _LONE > arguments.nodes * GPUS_A_NODE:
         raise UsageError(
-            f"{arguments.pods} pods of one GPU do not fit {arguments.nodes} nodes of {GPUS_A_NODE}"
+            f"{arguments.pods} pods of one GPU, and {_LONE} more, do not fit {arguments.nodes} nodes of {GPUS_A_NODE}"
         )
     kubeconfig = os.environ.get("KUBECONFIG", "")
     if not kubeconfig:
@@ -105,12 +114,22 @@ async def _measure(arguments: argparse.Namespace) -> int:
     async with _cluster(kubeconfig, arguments.nodes) as here:
         for turn in range(arguments.turns):
             for who, (scheduler, binder) in binders.items():
-                drain = await _drain(here, scheduler, binder, arguments.pods)
-                rates[who].runs.append(drain)
-                console.print(
-                    f"turn {turn + 1}: {who} bound {drain.rate:.0f} a second, first after {drain.first_s:.2f} s"
+                drain, lone_s = await _drain(
+                    here, scheduler, binder, arguments.pods, waits=who != RAW
                 )
-    head = ("binder", "pods/s", "of the bare client's", "CPU s", "first after s")
+                rates[who].runs.append(drain)
+                rates[who].lone_s.extend([] if lone_s is None else [lone_s])
+                console.print(
+                    f"turn {turn + 1}: {who} bound {drain.rate:.0f} a second, first {drain.first_s:.2f} s after its start"
+                )
+    head = (
+        "binder",
+        "pods/s",
+        "of the bare client's",
+        "CPU s",
+        "first after its start, s",
+        "pod that comes alone, ms",
+    )
     console.print(table([head, *_rows(rates)]))
     return 0
 
@@ -129,6 +148,7 @@ def _rows(rates: dict[str, Rate]) -> list[tuple[str, ...]]:
                 f"{ratio:.2f}",
                 cpus,
                 " ".join(f"{one.first_s:.2f}" for one in each.runs),
+                " ".join(f"{one * 1000:.0f}" for one in each.lone_s) or "-",
             )
         )
     return rows
@@ -171,8 +191,10 @@ async def _delete(api: ApiClient, path: str, query: dict[str, str]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
-async def _drain(here: Cluster, scheduler: str, binder: Binder, pods: int) -> Drain:
-    """Pods that nobody binds yet, then who binds them.
+async def _drain(
+    here: Cluster, scheduler: str, binder: Binder, pods: int, *, waits: bool
+) -> tuple[Drain, float | None]:
+    """Pods that nobody binds yet, then who binds them; and how long it takes for one that comes later, if it waits for any.
 
     Raises:
         TimeoutError: too few were bound in time.
@@ -185,9 +207,30 @@ async def _drain(here: Cluster, scheduler: str, binder: Binder, pods: int) -> Dr
         with binder(here.kubeconfig) as process:
             times = await asyncio.wait_for(watching, _BOUND_S)
             used = cpu_s(process.pid)
+            lone_s = await _one_at_a_time(here, scheduler) if waits else None
     finally:
         await _delete(here.api, PODS, {"gracePeriodSeconds": "0"})
-    return Drain((pods - 1) / (times[-1] - times[0]), used, times[0] - began)
+    return Drain((pods - 1) / (times[-1] - times[0]), used, times[0] - began), lone_s
+
+
+async def _one_at_a_time(here: Cluster, scheduler: str) -> float:
+    """The median from the answer to a pod's creation to its binding, seconds: each pod comes when the one before it is bound.
+
+    Raises:
+        TimeoutError: one was not bound in time.
+    """
+    await asyncio.sleep(_REST_S)
+    took = []
+    for index in range(_LONE):
+        made = _pod(index, scheduler)
+        name = f"lone-{index:02d}"
+        made["metadata"] |= {"name": name, "labels": {_RUN[0]: name}}
+        watching = asyncio.create_task(_watch(here.api, 1, {"labelSelector": f"{_RUN[0]}={name}"}))
+        await asyncio.sleep(_LOOK_S / 5)
+        await here.post(PODS, made)
+        began = time.monotonic()
+        took.append((await asyncio.wait_for(watching, _BOUND_S))[0] - began)
+    return median(took)
 
 
 def _pod(index: int, scheduler: str) -> Obj:
@@ -196,10 +239,12 @@ def _pod(index: int, scheduler: str) -> Obj:
     return made
 
 
-async def _watch(api: ApiClient, count: int) -> list[float]:
-    """When the server showed so many pods with a node, in order."""
+async def _watch(
+    api: ApiClient, count: int, which: Mapping[str, str] = MappingProxyType({})
+) -> list[float]:
+    """When the server showed so many pods with a node, in order; of those that a query means."""
     times: dict[str, float] = {}
-    query = {"watch": "1", "fieldSelector": "spec.nodeName!=", "timeoutSeconds": "600"}
+    query = {"watch": "1", "fieldSelector": "spec.nodeName!=", "timeoutSeconds": "600", **which}
     while True:  # a server whose kinds have just changed ends its watches
         async with api.stream(PODS, query=query, read_timeout_s=_BOUND_S) as (_, lines):
             async for line in lines:
