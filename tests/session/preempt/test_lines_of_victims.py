@@ -97,7 +97,7 @@ def test_steps_that_may_go_are_those_of_all_victims_in_order(monkeypatch):
     assert never
 
 
-@pytest.mark.parametrize("seed", one_of(3, range(30)))
+@pytest.mark.parametrize("seed", one_of(6, range(30)))
 def test_plans_are_those_of_policies_that_are_asked_about_each_victim(seed, monkeypatch):
     """What shipped policies say of one of a kind, they would say of all."""
     told = history(seed)
