@@ -11,7 +11,7 @@ import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gpusched.base.clock import SystemClock
-from gpusched.config.model import DEFAULT, PlacementConfig
+from gpusched.config.model import DEFAULT, LimitsConfig, PlacementConfig
 from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.observe.tracing import Tracing
@@ -58,23 +58,30 @@ def awkward() -> Given:
     return c
 
 
+def make_cycle(
+    c: Given, config: Any, telemetry: Telemetry, accepting: Accepting, clock: Any
+) -> SessionCycle:
+    """A cycle on what is given, whose sessions run in the loop."""
+    return SessionCycle(
+        c.cache,
+        accepting,  # type: ignore[arg-type]
+        accepting,
+        preemption_executor=Accepting(),  # type: ignore[arg-type]
+        lease=accepting,
+        ready=lambda: "",
+        rules=SessionRules(config, load_policy(config), PluginGuard(clock)),
+        clock=clock,
+        telemetry=telemetry,
+        inline=True,
+    )
+
+
 def one_cycle(config: Any, telemetry: Telemetry) -> list[Any]:
     """The gangs that one session of the cycle commits."""
     accepting = Accepting()
 
     async def live(clock: Any) -> None:
-        cycle = SessionCycle(
-            awkward().cache,
-            accepting,  # type: ignore[arg-type]
-            accepting,
-            preemption_executor=Accepting(),  # type: ignore[arg-type]
-            lease=accepting,
-            ready=lambda: "",
-            rules=SessionRules(config, load_policy(config), PluginGuard(clock)),
-            clock=clock,
-            telemetry=telemetry,
-            inline=True,
-        )
+        cycle = make_cycle(awkward(), config, telemetry, accepting, clock)
         cycle.wake()
         task = asyncio.create_task(cycle.run())
         await asyncio.sleep(1.0)
@@ -83,6 +90,30 @@ def one_cycle(config: Any, telemetry: Telemetry) -> list[Any]:
     run_virtual(live)
     telemetry.shutdown()
     return accepting.gangs
+
+
+def test_sessions_grow_while_a_burst_starts() -> None:
+    """Given more pods than a session looks at, then each session may look at more; one that comes later is decided as ever."""
+    c = Given().nodes(60, gpus=8)
+    c.cache.use_limits(LimitsConfig(session_work=8_000))
+    for number in range(200):
+        c.pod(f"p-{number:03d}", gpus=1)
+    times: list[int] = []
+    accepting = Accepting()
+
+    async def live(clock: Any) -> None:
+        cycle = make_cycle(c, DEFAULT, Telemetry(), accepting, clock)
+        cycle.shown.append(lambda snapshot, _plan, _decision: times.append(snapshot.work_times))
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        await asyncio.sleep(1.0)
+        c.pod("late", gpus=1)
+        await asyncio.sleep(1.0)
+        task.cancel()
+
+    run_virtual(live)
+    assert len(accepting.gangs) == 201
+    assert times == [1, 2, 4, 5, 1]
 
 
 @pytest.mark.parametrize(("solver", "gangs"), [("cpsat", 1), ("greedy", 0)])
