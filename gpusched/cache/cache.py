@@ -590,6 +590,7 @@ class Cache:
             tenant_rounds=self.rounds,
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),
+            gpu_holds_since=self.families.held_times.since,
             waiting_elsewhere=self.families.lines_elsewhere.all_waiting(),
             gpu_resources=gpu_resources(),
             reservations=self.part.reservations_here(self.reservations.items),

@@ -96,6 +96,7 @@ class Snapshot:
         reservations: Reservations, sorted by name.
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
         gpu_holds: what gangs hold of GPUs and held of late, while some queue has a budget; in any order.
+        gpu_holds_since: from when on these are known; what ended before is not among them. Seconds since the epoch.
         limits: bounds of the configuration that was in force; ``session_work`` times ``work_times``.
         work_times: how many times its work an action may spend, as sessions before it started all that they looked at;
             all actions together may spend no more than otherwise.
@@ -129,6 +130,7 @@ class Snapshot:
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
     gpu_holds: tuple[GpuHold, ...] = ()
+    gpu_holds_since: int = 0
     users_doubt: str = ""
     start_errors: Mapping[str, StartErrors] = attrs.field(factory=dict)
     waiting_elsewhere: tuple[WaitingElsewhere, ...] = ()

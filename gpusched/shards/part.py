@@ -204,6 +204,7 @@ class ShardPart(ClusterPart):
             users=users_here(queues, self._boards, self.held),
             held_elsewhere=self._parts.held_elsewhere(queues),
             total_elsewhere=self._parts.total_elsewhere(),
+            free_elsewhere=self._parts.free_elsewhere(queues),
             tells_cluster=self.tells_cluster,
         )
 

@@ -12,11 +12,11 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.pool_resources import dimension
-from gpusched.api.meta.resources import Resources, total
+from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.queue.queue import Queue
 from gpusched.api.queue.start_errors import NO_START_ERRORS, start_errors_without
 from gpusched.session.state.plan import QueueStatus
-from gpusched.shards.board import Board, ForeignQueuePart
+from gpusched.shards.board import Board, ForeignQueuePart, ShardEntry
 from gpusched.shards.grants import divide_by_demand
 
 BETWEEN_SHARDS: Final = ","
@@ -124,12 +124,27 @@ class QueueParts:
 
     def total_elsewhere(self) -> Resources:
         """Allocatable of the nodes of shards that are not held here."""
-        entries = [self.board.shards[name] for name in self.others if name in self.board.shards]
-        return total(Resources.of(entry.total) for entry in entries)
+        return total(Resources.of(entry.total) for entry in self._other_entries())
+
+    def free_elsewhere(self, queues: Collection[Queue]) -> Resources:
+        """The part of it that no pod has; nothing while no queue has a guarantee."""
+        if not any(queue.guarantee for queue in queues):
+            return NOTHING
+        return total(
+            Resources.of(
+                {
+                    name: max(0, amount - entry.used.get(name, 0))
+                    for name, amount in entry.total.items()
+                }
+            )
+            for entry in self._other_entries()
+        )
+
+    def _other_entries(self) -> list[ShardEntry]:
+        return [self.board.shards[name] for name in self.others if name in self.board.shards]
 
     def _foreign_parts(self, queue: str) -> list[ForeignQueuePart]:
-        entries = [self.board.shards[name] for name in self.others if name in self.board.shards]
-        return [entry.queues[queue] for entry in entries if queue in entry.queues]
+        return [entry.queues[queue] for entry in self._other_entries() if queue in entry.queues]
 
     # -- what is told -----------------------------------------------------------------------
     def tell(

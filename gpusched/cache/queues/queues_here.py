@@ -22,6 +22,7 @@ class QueuesHere:
             named have nothing here.
         held_elsewhere: amounts that queues hold with all below them on nodes of other daemons, by name.
         total_elsewhere: allocatable of the nodes of other daemons.
+        free_elsewhere: the part of it that no pod has; nothing while no queue has a guarantee.
         tells_cluster: whether what is said once of a queue is written here.
     """
 
@@ -30,6 +31,7 @@ class QueuesHere:
     users: Mapping[str, Mapping[str, Resources]] = attrs.Factory(dict)
     held_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
     total_elsewhere: Resources = NOTHING
+    free_elsewhere: Resources = NOTHING
     tells_cluster: bool = True
 
 

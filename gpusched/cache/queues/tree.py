@@ -72,12 +72,14 @@ class QueueTree:
         below: names of the children of each queue that has some, and of ``root``, sorted;
             only queues that hang together with ``root``.
         total_elsewhere: allocatable of the nodes of other daemons' shards.
+        free_elsewhere: the part of it that no pod has; nothing while no queue has a guarantee.
         tells_cluster: whether what is said once of a queue is written here.
     """
 
     queues: Mapping[str, QueueNode]
     below: Mapping[str, tuple[str, ...]] = attrs.Factory(dict)
     total_elsewhere: Resources = NOTHING
+    free_elsewhere: Resources = NOTHING
     tells_cluster: bool = True
 
     def get(self, name: str) -> QueueNode | None:
@@ -149,7 +151,7 @@ def build_tree(
             users_here=here.users.get(name), held_elsewhere=here.held_elsewhere.get(name, NOTHING),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
-    return QueueTree(nodes, below, here.total_elsewhere, here.tells_cluster)
+    return QueueTree(nodes, below, here.total_elsewhere, here.free_elsewhere, here.tells_cluster)
 
 
 class QueueTrees:

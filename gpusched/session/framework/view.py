@@ -282,6 +282,10 @@ class View:
         others = node.held_elsewhere if node is not None else NOTHING
         return self.staying(queue).plus(others)
 
+    def free_in_other_shards(self) -> Resources:
+        """Amounts that no pod has on nodes of shards of other daemons; nothing while no queue has a guarantee."""
+        return self._snapshot.queues.free_elsewhere
+
     def total_of_cluster(self) -> Resources:
         """Amounts as ``total`` with all nodes of shards of other daemons."""
         return self.total().plus(self._snapshot.queues.total_elsewhere)

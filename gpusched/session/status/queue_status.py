@@ -36,6 +36,8 @@ RECORD_SOON_S: Final = 10
 """After so many seconds it is written that GPUs are not held any more: a restart would not know of them."""
 RECORD_OVERDUE_S: Final = 15
 """So much later a daemon writes it that leaves this to another one, whose shard nobody may hold."""
+RECORD_UNKNOWN_S: Final = 45
+"""So much later one writes it that does not know what ended since the record: it was started after that."""
 USERS_RECORDED_MAX: Final = 1_000
 """Users of one queue in a record, those who used most."""
 _STATES = {"None": "Open", "Hold": "Closed", "HoldAndDrain": "Draining"}
@@ -302,8 +304,10 @@ def budget_status(session: Session, node: QueueNode) -> BudgetStatus | None:
 
 def _must_write(session: Session, node: QueueNode, use: BudgetUse) -> bool:
     known, now = node.queue.budget_record, use.record
-    if not session.snapshot.queues.tells_cluster:
-        return _is_overdue(session, node, use)
+    late_s = _record_delay_s(session, node)
+    if late_s:
+        turned_s = now.as_of - now.period_start if now.period_start != known.period_start else 0
+        return turned_s >= late_s or _has_news(session, node, use, late_s=late_s)
     if now.period_start != known.period_start:
         return True
     before = attrs.evolve(use, record=known)
@@ -312,11 +316,13 @@ def _must_write(session: Session, node: QueueNode, use: BudgetUse) -> bool:
     return _has_news(session, node, use, late_s=0)
 
 
-def _is_overdue(session: Session, node: QueueNode, use: BudgetUse) -> bool:
-    """Whether another daemon should have written the record some time ago: what ended since would be forgotten."""
-    known, now = node.queue.budget_record, use.record
-    turned_s = now.as_of - now.period_start if now.period_start != known.period_start else 0
-    return turned_s >= RECORD_OVERDUE_S or _has_news(session, node, use, late_s=RECORD_OVERDUE_S)
+def _record_delay_s(session: Session, node: QueueNode) -> int:
+    """Seconds for which the record of a budget is left to daemons of other shards, which may know more."""
+    if not node.queue.own_row:
+        return 0
+    if node.queue.budget_record.as_of < session.snapshot.gpu_holds_since:
+        return RECORD_UNKNOWN_S
+    return 0 if session.snapshot.queues.tells_cluster else RECORD_OVERDUE_S
 
 
 def _has_news(session: Session, node: QueueNode, use: BudgetUse, *, late_s: int) -> bool:

@@ -405,9 +405,12 @@ class Guarantees:
 
     def _levels(self, charge: _QuotaCharge, path: tuple[str, ...]) -> list[tuple[str, int, int]]:
         """Queues with a limit, the root first: what is used of it, and the limit."""
-        resource = charge.resource
-        top = sum(charge.holds(name) for name in self._view.children(ROOT))
-        levels = [(ROOT, top, self._total.get(resource, 0))]
+        resource, view = charge.resource, self._view
+        top, total = sum(map(charge.holds, view.children(ROOT))), self._total.get(resource, 0)
+        if charge.need + self._kept_free(ROOT, charge)[0] > total:
+            # Not even were all nodes here free: what is guaranteed can be had in other shards, where there are some.
+            total += view.free_in_other_shards().get(resource)
+        levels = [(ROOT, top, total)]
         for name in path:
             node = self._view.queue(name)
             if node is not None and resource in node.queue.capability:

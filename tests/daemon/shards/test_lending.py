@@ -57,6 +57,30 @@ def told(shards, gang):
     return next((each["message"] for each in conditions if each["type"] == "Scheduled"), "")
 
 
+def test_what_is_guaranteed_elsewhere_keeps_no_gang_from_nodes_that_are_lent(lending):
+    async def story(shards):
+        # given two shards of two nodes, and a queue that asks for nothing of what is guaranteed to it
+        await shards.start(nodes=2)
+        shards.queue("quiet", guarantee={"resource": {"nvidia.com/gpu": "8"}})
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+
+        # when a gang comes that leaves just as much, but not in one shard
+        shards.gang("large", 3)
+        await shards.world.until(lambda: len(nodes_of(shards, "large")) == 3, 90)
+
+        # then one that would take it waits, and one of the queue gets it
+        await shards.world.clock.sleep(5)
+        shards.gang("more", 1)
+        await shards.world.clock.sleep(40)
+        assert not nodes_of(shards, "more")
+        shards.gang("own", 1, queue="quiet")
+        await shards.world.until(lambda: nodes_of(shards, "own"), 60)
+
+    lending(story, "a", "b")
+
+
 def test_a_gang_larger_than_every_shard_starts_on_nodes_that_are_lent(lending):
     async def story(shards):
         # given two shards of two nodes, each with a daemon

@@ -43,6 +43,8 @@ class HeldTimes:
         self._members: dict[GangKey, dict[UID, GpuHold]] = {}
         self._held: dict[GangKey, tuple[GpuHold, ...]] = {}
         self._past: list[GpuHold] = []
+        self.since = 0
+        """From when on all is known that was held and ended, seconds since the epoch."""
         self.follows = False
         """Whether some queue has a budget, so that what gangs hold is followed."""
 
@@ -62,6 +64,8 @@ class HeldTimes:
         if self._past:
             self._past = [each for each in self._past if each.end > recorded][-PAST_HOLDS_MAX:]
         starts = not self.follows
+        if starts:
+            self.since = self._now
         self.follows = True
         return starts
 
