@@ -18,7 +18,7 @@ from gpusched.api.meta.status import Condition
 from gpusched.api.queue.queue import DEFAULT_QUEUE
 
 
-@attrs.frozen(slots=True, cache_hash=True)
+@attrs.frozen(slots=True)
 class TopologyRequest:
     """Where the pods of a gang may sit. Empty names: no wish."""
 
@@ -51,12 +51,12 @@ EXTRAS: Final = "Extras"
 """Mode of disruption of gangs whose minima are never evicted for others."""
 
 
-@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
+@attrs.frozen(slots=True, kw_only=True)
 class GangTerms:
     """The terms on which a gang runs: fields of the spec that its ``Gang`` carries as they are.
 
     A field that is new here reaches the gang without another line of code. Durations are in
-    nanoseconds, 0 when not set.
+    nanoseconds, 0 when not set. Its hash is not kept: terms read back from an old file would have none.
 
     Attributes:
         preemptible: whether it may be evicted for others; None, as its priority class says. In a
