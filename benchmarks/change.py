@@ -98,6 +98,7 @@ class Sessions:
         )
         if following.rounds is not None:
             c.cache.rounds = following.rounds
+        c.cache.expected_starts = found.expected_starts
         return took_ms, plan, following.after_s
 
     def until_rest(self) -> None:
@@ -152,7 +153,9 @@ def _quiet_ms(sessions: Sessions) -> list[float]:
         RuntimeError: one was not answered by an earlier one, so that something else was measured.
     """
     c, found = sessions.c, []
-    sessions.hold()
+    for _ in range(3):  # until what was left of expected starts is told anew
+        c.now += 1
+        sessions.hold()
     for _ in range(RUNS):
         c.now += 1
         found.append(sessions.hold()[0])

@@ -41,7 +41,7 @@ from gpusched.session.admission.quota_order import refuse_beyond_quota
 from gpusched.session.admission.readiness import gangs_to_place
 from gpusched.session.allocate.gang_repair import broken_since, nominate_for_repair, split_repairs
 from gpusched.session.allocate.queue_order import in_queue_order
-from gpusched.session.backfill.estimates.start_estimates import estimate_starts
+from gpusched.session.backfill.estimates.start_estimates import expected_starts
 from gpusched.session.backfill.reservation_guard import make_reservations, place_minimum
 from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.framework.accounts.queue_accounts import BudgetUse, less
@@ -165,7 +165,7 @@ __all__ = [
     "broken_since",
     "deny",
     "dimension",
-    "estimate_starts",
+    "expected_starts",
     "extras_of_native_groups",
     "extras_rules",
     "first_refusal",

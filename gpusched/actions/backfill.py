@@ -11,7 +11,7 @@ from gpusched.plugin import (
     Capability,
     DependsOn,
     Session,
-    estimate_starts,
+    expected_starts,
     number_positions,
     retry_reserved,
     session_reservations,
@@ -56,4 +56,4 @@ class Backfill:
             return
         waiting = waiting_gangs(session, reservations)
         number_positions(session, waiting)
-        session.outcomes.set_estimates(estimate_starts(reservations, waiting))
+        session.outcomes.set_expected_starts(expected_starts(reservations, waiting))

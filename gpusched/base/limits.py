@@ -289,6 +289,8 @@ ESTIMATES_MAX: Final = 64
 PLAY_STARTS_S: Final = 300.0
 """Default of ``cycle.playStarts``: a play takes seconds of another process, and what it tells changes as jobs come."""
 PLAY_STARTS_MAX_S: Final = 86_400
+ESTIMATES_EVERY_S: Final = 2.0
+"""Between two sessions that work out when gangs are expected to start: those between them leave what was told."""
 ESTIMATE_STEP_S: Final = 60
 """A start that moved by less is not told again."""
 POSITIONS_EXACT_MAX: Final = 64

@@ -46,7 +46,7 @@ from gpusched.cache.nodes.rows import CapacitySum, unfit_for_binding
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
 from gpusched.cache.part import WHOLE_CLUSTER, ClusterPart
 from gpusched.cache.queues.tree import QueueTrees
-from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.cache.snapshot import NO_EXPECTED_STARTS, Snapshot, TenantRound
 from gpusched.cache.store import KindStore, MovableStore, ObservedStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
 
@@ -84,9 +84,7 @@ class Cache:
         self.jobs = JobStore()
         self.queues: KindStore[Queue] = KindStore()
         self.topologies: ObservedStore[Topology] = ObservedStore(self._changed, same_spec)
-        self.reservations: ObservedStore[AdvanceReservation] = ObservedStore(
-            self._changed, same_spec
-        )
+        self.reservations = ObservedStore[AdvanceReservation](self._changed, same_spec)
         self.namespaces: KindStore[Namespace] = KindStore()
         self.priorities = PriorityClassStore()
         self.budgets: KindStore[DisruptionBudget] = KindStore()
@@ -111,6 +109,7 @@ class Cache:
         self.moves = MoveRecords(self.groups, self.jobs, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
+        self.expected_starts = NO_EXPECTED_STARTS  # as the last session reported them
         self._revision, self._capacity, self._trees = 0, CapacitySum(), QueueTrees()
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
@@ -588,6 +587,7 @@ class Cache:
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),
             tenant_rounds=self.rounds,
+            expected_starts=self.expected_starts,
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),
             gpu_holds_since=self.families.held_times.since,

@@ -22,6 +22,7 @@ from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
+from gpusched.base.limits import ESTIMATES_EVERY_S
 from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.pods_by_node import NodePods
@@ -69,6 +70,49 @@ class TenantRound:
     paused: bool = False
 
 
+@attrs.frozen(slots=True, kw_only=True)
+class StartEstimate:
+    """When a gang that waits is expected to start, and what that rests on.
+
+    Times are seconds since the epoch.
+
+    Attributes:
+        start: expected.
+        known_by: a word for what it rests on, of ``StartKnownBy``.
+        earliest, latest: between them start four of five, by what became of earlier estimates; 0.0
+            while too few starts were compared.
+        ends: gangs whose ends free its room, with the expected end of each, the last first.
+        ahead: gangs before it in the order for which room was planned, too.
+    """
+
+    start: float
+    known_by: str
+    earliest: float = 0.0
+    latest: float = 0.0
+    ends: tuple[tuple[GangKey, int], ...] = ()
+    ahead: tuple[GangKey, ...] = ()
+
+
+@attrs.frozen(slots=True)
+class ExpectedStarts:
+    """When gangs that wait were last expected to start; equal where the same is told.
+
+    Attributes:
+        at: when that was worked out, seconds since the epoch; a session that answers for a later one has its own.
+        estimates: of those that are told.
+    """
+
+    at: float = attrs.field(default=-inf, eq=False)
+    estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
+
+    def are_left_at(self, now: float) -> bool:
+        """Whether a session leaves what was told, as that was worked out just before."""
+        return self.at <= now < self.at + ESTIMATES_EVERY_S
+
+
+NO_EXPECTED_STARTS: Final = ExpectedStarts()
+
+
 @attrs.frozen(slots=True, kw_only=True, eq=False)
 class Snapshot:
     """Input of a session.
@@ -92,6 +136,7 @@ class Snapshot:
         move_records: the last move of each gang that was moved of late, sorted.
         idle_gangs: by queue, gangs without a pod that could get a place that are not among ``gangs``.
         tenant_rounds: of tenants whose gangs the last session could not all look at, sorted.
+        expected_starts: what gangs were told of their starts by the last session.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
         reservations: Reservations, sorted by name.
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
@@ -122,6 +167,7 @@ class Snapshot:
     population: tuple[tuple[int, int], ...] = DEFAULT_POPULATION
     move_records: tuple[tuple[GangKey, MoveRecord], ...] = ()
     tenant_rounds: tuple[TenantRound, ...] = ()
+    expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
     idle_gangs: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
@@ -227,7 +273,7 @@ class ObservedSnapshot(Snapshot):
             object.__setattr__(self, "stays_until", moment)
 
 
-_OF_THE_MOMENT: Final = ("now", "revision", "tenant_rounds")
+_OF_THE_MOMENT: Final = ("now", "revision", "tenant_rounds", "expected_starts")
 _TIMELESS_FIELDS: Final = tuple(each.name for each in attrs.fields(Snapshot) if each.name != "now")
 
 

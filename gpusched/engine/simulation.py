@@ -376,6 +376,7 @@ class Simulation:
         )
         if following.rounds is not None:
             self.cache.rounds = following.rounds
+        self.cache.expected_starts = decision.expected_starts
         faults = (*decision.faults, *(each.message for each in decision.set_aside))
         if decision.degraded is not None:
             faults = (*faults, decision.degraded.message)

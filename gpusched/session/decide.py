@@ -15,7 +15,7 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
-from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.cache.snapshot import NO_EXPECTED_STARTS, ExpectedStarts, Snapshot, TenantRound
 from gpusched.config.model import Incremental, PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.session.containment.attempt import ActionTimer, AttemptResult, AttemptSetting
@@ -33,7 +33,7 @@ from gpusched.session.containment.suspects import SessionFault
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
-from gpusched.session.state.plan import Plan, StartEstimate
+from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
@@ -60,7 +60,7 @@ class Decision:
         untold: queues whose status is left out, each with the fault for which it is.
         order: turns of the gangs that wait, for those who look; nothing is done for it.
         reserved: room that is kept for some of them, for those who look.
-        estimates: when gangs that wait are expected to start, for those who are told.
+        expected_starts: when gangs that wait are expected to start, for those who are told.
         kept: whether it is that of an earlier session, as nothing has changed since.
         stays_until: before when the same snapshot is decided on in the same way, seconds since the epoch.
         next_limit: when the first limit of time is over that was asked about (minRuntime, maxRuntime, maxWait and
@@ -83,7 +83,7 @@ class Decision:
     untold: tuple[tuple[str, SessionFault], ...] = ()
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
-    estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
+    expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
     kept: bool = False
     stays_until: float = -inf
     next_limit: float = inf
@@ -157,7 +157,7 @@ def _decide(snapshot: Snapshot, setting: AttemptSetting, memory: Containment) ->
     )
 
 
-_COMPARED: Final = ("plan", "waiting", "rounds", "reserved", "estimates")
+_COMPARED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts")
 
 
 def _compared(decision: Decision, anew: Decision) -> Decision:
@@ -233,7 +233,7 @@ def _with_set_aside_statuses(
         untold=decided.untold,
         order=decided.order,
         reserved=decided.reserved,
-        estimates=decided.estimates,
+        expected_starts=decided.expected_starts,
         stays_until=decided.stays_until,
         next_limit=decided.next_limit,
     )

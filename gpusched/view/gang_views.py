@@ -16,8 +16,9 @@ from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import Pod, PodPhase
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.gangs.holds import HELD
+from gpusched.cache.snapshot import StartEstimate
 from gpusched.session.framework.reasons import pods_text
-from gpusched.session.state.plan import GangStatus, StartEstimate
+from gpusched.session.state.plan import GangStatus
 from gpusched.session.status.gang_status import reason_by_members, with_job_news
 from gpusched.session.status.reserved.reserved_rooms import ReservedRoom
 from gpusched.view.model import (

@@ -62,7 +62,13 @@ class Drf:
             weight = node.queue.weight
             return (weight == 0, dominant_share(held, total()) // max(1, weight))
 
-        hooks.gang_order(of_gang, alike=True)
+        def rests_on() -> tuple[object, ...]:
+            fair = frozenset(
+                each.queue.name for each in view.queues() if each.queue.ordering == "FairShare"
+            )
+            return (fair, tuple(total().items()))
+
+        hooks.gang_order(of_gang, alike=True, rests_on=rests_on)
         if self.args.queues:
             hooks.queue_turn(of_queue, alike=True)
 

@@ -54,7 +54,7 @@ def played(trial):
 
 def told(trial, name):
     """Seconds until a gang starts, as a session works it out."""
-    return trial.decide().estimates[waiting_gang(trial, name).key].start - NOW
+    return trial.decide().expected_starts.estimates[waiting_gang(trial, name).key].start - NOW
 
 
 @pytest.mark.parametrize(("window", "hours"), [((), 2 / 3), ((WINDOW,), 2 / 3 + 2)])

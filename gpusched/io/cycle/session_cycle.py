@@ -19,7 +19,7 @@ from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced, InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_builder import count_error_message
-from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.snapshot import Snapshot, StartEstimate
 from gpusched.cache.verify.placements import recheck_placements, start_error
 from gpusched.commit.awaited_devices import told_with_awaited_devices
 from gpusched.commit.partial_gangs import PartialGangs, told_with_kept_pods
@@ -40,6 +40,7 @@ from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.workers.backoff import RetryBackoff
+from gpusched.io.workers.following_session import FollowingSession
 from gpusched.io.workers.worker_thread import WorkerThread
 from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_executor import PreemptionExecutor
@@ -57,7 +58,6 @@ from gpusched.session.state.plan import (
     Plan,
     QueueStatus,
     ReservationStatus,
-    StartEstimate,
     TopologyStatus,
 )
 from gpusched.session.state.policy import Policy
@@ -188,13 +188,14 @@ class SessionCycle:
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
         self._guard: PluginGuard | None = None
-        self._echo: asyncio.TimerHandle | None = None
-        self._more: asyncio.TimerHandle | None = None
+        self._following = FollowingSession(
+            begin=self._changed.set, begin_soon=self._wake_now, is_busy=lambda: binder.queued > 0
+        )
         self._changes = 0
         """Changes that a decision may depend on."""
         self._rounds, self._work_times = RoundProgress(), 1
         cache.on_change.append(self.wake)
-        cache.on_echo.append(self._wake_for_status)
+        cache.on_echo.append(self._following.note_status)
 
     def wake(self) -> None:
         """Something changed that a decision may depend on."""
@@ -216,19 +217,6 @@ class SessionCycle:
         """In which sessions run, 0 when that is the event loop's."""
         return self._thread.ident if self._thread is not None else 0
 
-    def _wake_for_status(self) -> None:
-        """What happened was expected: only status follows, for more of it in one session."""
-        if self._echo is None:
-            loop = asyncio.get_running_loop()
-            self._echo = loop.call_later(limits.STATUS_SESSION_DELAY_S, self._wake_after_echo)
-
-    def _wake_after_echo(self) -> None:
-        self._echo = None
-        if self._binder.queued:
-            self._wake_for_status()
-        else:
-            self._wake_now()
-
     async def run(self) -> None:
         """Run sessions until the task is cancelled."""
         try:
@@ -247,9 +235,7 @@ class SessionCycle:
                 await self._clock.sleep(self._trouble.failed())
                 self.wake()
         finally:
-            for timer in (self._echo, self._more):
-                if timer is not None:
-                    timer.cancel()
+            self._following.stop()
             if self._recorder is not None:
                 self._recorder.stop()
             if self._solver is not None:
@@ -320,6 +306,7 @@ class SessionCycle:
         self._retry_uncounted_gangs()
         await snapshot_taker.count_ahead(self._cache, self._clock.now())
         seen = self._changes
+        self._following.note_snapshot()
         snapshot = self._take_snapshot(seen)
         fence = self._lease.fence
         for key, error in self._cache.take_count_errors():
@@ -338,7 +325,7 @@ class SessionCycle:
                 self._cache.show_again(gang.key for gang in snapshot.gangs)
                 if self._only_look:
                     self._only_look = False
-                    self._wake_for_status()
+                    self._following.note_status()
                 return
             self._follow_up(decision, seen, snapshot)
             for gang in decision.plan.binds:
@@ -362,7 +349,9 @@ class SessionCycle:
             with self.faults.contain("claims"):
                 self._binder.release_leftovers(snapshot.gangs)
             with self.faults.contain("status"):
-                told = self._with_written_statuses(told, decision.estimates, snapshot)
+                told = self._with_written_statuses(
+                    told, decision.expected_starts.estimates, snapshot
+                )
                 for name, untold in self._status.submit(
                     told.gangs, told.queues, told.topologies, told.reservations
                 ):
@@ -424,7 +413,7 @@ class SessionCycle:
         found = {gang_suspect(gang): fault_of_gang_in_hand(stage, error, gang)}
         self.faults.set_aside(self.rules.containment.set_aside(snapshot, found), snapshot)
         self._cache.show_again((gang,))
-        self._wake_for_status()
+        self._following.note_status()
 
     def _follow_up(self, decision: Decision, changes: int, snapshot: Snapshot) -> None:
         """Have the next session at once, or soon, where gangs wait to be looked at."""
@@ -436,12 +425,8 @@ class SessionCycle:
         )
         if following.rounds is not None:
             self._cache.rounds = following.rounds
-        if self._more is not None:
-            self._more.cancel()
-            self._more = None
-        if following.after_s is not None:
-            loop = asyncio.get_running_loop()
-            self._more = loop.call_later(following.after_s, self._changed.set)
+        self._cache.expected_starts = decision.expected_starts
+        self._following.follow(following.after_s)
 
     async def _run(self, run: Callable[[], Decision]) -> Decision:
         """In the thread, or here, where it takes as long as we are told."""

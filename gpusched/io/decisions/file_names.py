@@ -93,7 +93,7 @@ from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueNode, QueueTree
-from gpusched.cache.snapshot import Snapshot, TenantRound
+from gpusched.cache.snapshot import ExpectedStarts, Snapshot, StartEstimate, TenantRound
 from gpusched.config.model import (
     ClientConnectionConfig,
     Config,
@@ -132,6 +132,8 @@ TAGS: Final[dict[type[Any], str]] = {
     Snapshot: "snapshot",
     NodeColumns: "node-columns",
     TenantRound: "round",
+    ExpectedStarts: "expected-starts",
+    StartEstimate: "start-estimate",
     NodePods: "residents",
     Gang: "gang",
     PodSet: "task",

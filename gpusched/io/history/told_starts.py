@@ -32,10 +32,10 @@ from gpusched.api.queue.start_errors import (
     add_start_errors,
 )
 from gpusched.base.limits import ESTIMATE_STEP_S
-from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.snapshot import Snapshot, StartEstimate
 from gpusched.session.backfill.estimates.start_moves import ClusterChange, explain_move, is_move
 from gpusched.session.backfill.estimates.start_ranges import range_factors, start_range
-from gpusched.session.state.plan import GangStatus, Plan, QueueStatus, StartEstimate
+from gpusched.session.state.plan import GangStatus, Plan, QueueStatus
 
 WAIT_COMPARED_MIN_S: Final = 60.0
 """Shorter waits are not compared: in them the seconds of bindings count."""

@@ -189,7 +189,9 @@ class AvailabilityProfile:
         if self._times[0] != (self.version, until):
             times = self.flatten_releases()[0]
             low, high = np.searchsorted(times, (self.now, until), side="right").tolist()
-            self._times = ((self.version, until), np.unique(times[low:high]).tolist())
+            there = times[low:high]  # ascending
+            changed = np.diff(there, prepend=self.now) > 0
+            self._times = ((self.version, until), there[changed].tolist())
         return self._times[1]
 
     def ends_at(self, time: int) -> GangKey | None:

@@ -15,7 +15,13 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
-from gpusched.cache.snapshot import ObservedSnapshot, Snapshot, TenantRound
+from gpusched.cache.snapshot import (
+    NO_EXPECTED_STARTS,
+    ExpectedStarts,
+    ObservedSnapshot,
+    Snapshot,
+    TenantRound,
+)
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import SearchRunner
 from gpusched.session.allocate.suspended_jobs import job_suspend_changes
@@ -36,7 +42,7 @@ from gpusched.session.preempt.preemption_plans import gang_stops, preemption_pla
 from gpusched.session.preempt.stopped_gangs import stop_gangs
 from gpusched.session.rebalance.window_clearing import clear_windows
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
-from gpusched.session.state.plan import Plan, StartEstimate
+from gpusched.session.state.plan import Plan
 from gpusched.session.state.policy import Action, Policy
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session import Session
@@ -110,7 +116,7 @@ class AttemptResult:
         untold: faults of reports about queues, which cost no gang its turn.
         order: turns of the gangs that wait.
         reserved: room that is kept for some of them.
-        estimates: when gangs that wait are expected to start.
+        expected_starts: when gangs that wait are expected to start.
         stays_until: the moment from which on the same snapshot may be decided on otherwise, seconds since the
             epoch; infinite for never.
         next_limit: when the first limit of time is over that was asked about, infinite for none.
@@ -129,7 +135,7 @@ class AttemptResult:
     untold: tuple[tuple[str, SessionFault], ...] = ()
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
-    estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
+    expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
     stays_until: float = -inf
     next_limit: float = inf
 
@@ -241,7 +247,7 @@ def _run_session(
         ),
         order=session.outcomes.waiting_order,
         reserved=reserved,
-        estimates=session.outcomes.estimates,
+        expected_starts=session.outcomes.expected_starts,
         stays_until=observed.stays_until,
         next_limit=observed.next_limit,
     )

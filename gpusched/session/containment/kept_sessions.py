@@ -30,6 +30,14 @@ class _KeptSession:
     rounds: tuple[TenantRound, ...]
     since: float
     result: AttemptResult
+    tells_its_own: bool
+    """Whether it worked out itself when gangs should start."""
+
+    def tells_alike(self, snapshot: Snapshot) -> bool:
+        """Whether a session on a later snapshot of the same cluster would tell the same of starts."""
+        if snapshot.expected_starts.are_left_at(snapshot.now):
+            return self.result.expected_starts == snapshot.expected_starts
+        return self.tells_its_own
 
 
 class KeptSessions:
@@ -49,6 +57,7 @@ class KeptSessions:
             if (
                 each.since <= snapshot.now < each.result.stays_until
                 and each.rounds == snapshot.tenant_rounds
+                and each.tells_alike(snapshot)
             ):
                 plan = attrs.evolve(each.result.plan, revision=snapshot.revision)
                 return attrs.evolve(each.result, snapshot=snapshot, plan=plan, searches=())
@@ -76,7 +85,8 @@ class KeptSessions:
             kept.clear()
             self._about = (snapshot, policy, placement)
         kept[:] = [each for each in kept[1 - KEPT_MAX :] if each.rounds != snapshot.tenant_rounds]
-        kept.append(_KeptSession(snapshot.tenant_rounds, snapshot.now, result))
+        own = not snapshot.expected_starts.are_left_at(snapshot.now)
+        kept.append(_KeptSession(snapshot.tenant_rounds, snapshot.now, result, own))
 
 
 def _may_be_kept(policy: Policy, result: AttemptResult) -> bool:

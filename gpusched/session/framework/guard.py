@@ -32,6 +32,8 @@ class DependsOn(enum.Flag):
 
 FOR_ALL = "for all"
 """Ends the part of a callable that answers for a list what another one answers for each of it."""
+RESTS_ON = "rests on"
+"""Ends the part of a callable that tells what answers of another one depend on."""
 
 
 class HookListener(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -19,7 +19,7 @@ from gpusched.arrays.columns import Ints
 from gpusched.base.errors import PluginFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.framework.guard import FOR_ALL, Guard
+from gpusched.session.framework.guard import FOR_ALL, RESTS_ON, Guard
 from gpusched.session.framework.proposal import VictimFilterHook, VictimHook, VictimKeyHook
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.sort_keys import Excluded, Key
@@ -228,9 +228,8 @@ class HookCalls:
             self.faults.append(str(fault))
             return None
 
-        number = self._parts[plugin, hook]
-        part = f"{number} {FOR_ALL}" if number > 1 else FOR_ALL
-        return contain_when_called(self.guard, (plugin, hook, part), sound, unknown)
+        named = (plugin, hook, self._part_name(hook, FOR_ALL))
+        return contain_when_called(self.guard, named, sound, unknown)
 
     def _wrap_key(self, hook: str, key: Callable[..., Key]) -> Callable[..., Key]:
         def exclude(fault: PluginFault, *items: Any) -> Key:
@@ -254,6 +253,25 @@ class HookCalls:
             return answer
 
         return self._wrap_hook(hook, sound, exclude)
+
+    def _wrap_basis(self, rests_on: Callable[[], Hashable]) -> Callable[[], Hashable | None]:
+        """What keys of gangs rest on; None, on which nothing can rest, for a fault. Made after their hook."""
+
+        def unknown(fault: PluginFault) -> Hashable | None:
+            self.faults.append(str(fault))
+            return None
+
+        def sound() -> Hashable:
+            basis = rests_on()
+            hash(basis)
+            return basis
+
+        named = (self.plugin, "gang_order", self._part_name("gang_order", RESTS_ON))
+        return contain_when_called(self.guard, named, sound, unknown)
+
+    def _part_name(self, hook: str, part: str) -> str:
+        number = self._parts[self.plugin, hook]
+        return f"{number} {part}" if number > 1 else part
 
 
 def contain_when_called(

@@ -27,7 +27,7 @@ A veto is explicit. Tiers order keys and reasons; they never decide whether a ve
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import attrs
@@ -212,14 +212,23 @@ class Hooks(HookCalls):
         """As ``queue_order``, with the gang that is next in the queue; ``alike`` as in ``gang_order``."""
         self.queue_orders.append(SortKeyHook(self._wrap_key("queue_turn", key), alike, self.plugin))
 
-    def gang_order(self, key: GangOrder, *, alike: bool = False) -> None:
+    def gang_order(
+        self,
+        key: GangOrder,
+        *,
+        alike: bool = False,
+        rests_on: Callable[[], Hashable] | None = None,
+    ) -> None:
         """Order gangs of one queue: smaller keys are tried first.
 
-        ``alike``: the key of a gang without a place depends on nothing else than its queue,
-        priority, terms and minima, and the classes and roles of its waiting members, beside what
-        the view shows: one key is then computed for all gangs that are equal in these.
+        Args:
+            key: of a gang.
+            alike: the key of a gang without a place depends on its queue, priority, terms and minima, the classes and
+                roles of its waiting members, and what the view shows: gangs equal in these have one.
+            rests_on: tells all on which keys depend beside the gang itself: while that is equal they are not asked for again.
         """
-        self.gang_orders.append(SortKeyHook(self._wrap_key("gang_order", key), alike, self.plugin))
+        one, basis = self._wrap_key("gang_order", key), rests_on and self._wrap_basis(rests_on)
+        self.gang_orders.append(SortKeyHook(one, alike, self.plugin, basis))
 
     def pod_order(self, key: PodOrder) -> None:
         """Order pods of one gang and class: smaller keys get places first."""

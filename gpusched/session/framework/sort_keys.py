@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
 import attrs
@@ -18,11 +18,13 @@ class SortKeyHook:
         key: computes the key of an item.
         alike: whether gangs of one equivalence class have the same key.
         plugin: its name.
+        rests_on: tells all on which keys depend beside their items; None where that is not declared.
     """
 
     key: Callable[..., Key]
     alike: bool = False
     plugin: str = ""
+    rests_on: Callable[[], Hashable | None] | None = None
 
 
 @attrs.frozen

@@ -231,6 +231,8 @@ class BatchAdmission:
         session = self._session
         if session.nominations.has_nomination(gang) or not self._may_move(gang):
             return False
+        if not session.gang_selection.room.may_suffice(gang):
+            return False  # nor did it before those started that may move
         key = self._class_key(gang)
         state = (session.queue_accounts.version, len(self._movable))
         if key in self._stuck and self._stuck[key] in (None, state):

@@ -20,6 +20,7 @@ from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.queue.budget import BudgetRecord
 from gpusched.api.queue.queue import QueueUsage
 from gpusched.api.queue.start_errors import NO_START_ERRORS, StartErrors
+from gpusched.cache.snapshot import StartEstimate
 
 
 @attrs.frozen(slots=True)
@@ -286,29 +287,6 @@ class PreemptionPlan:
     def moves_itself(self) -> bool:
         """Whether the gang is moved for its own sake, so that no other one gets its room."""
         return not self.nominations and any(each.gang == self.gang for each in self.moves)
-
-
-@attrs.frozen(slots=True, kw_only=True)
-class StartEstimate:
-    """When a gang that waits is expected to start, and what that rests on.
-
-    Times are seconds since the epoch.
-
-    Attributes:
-        start: expected.
-        known_by: a word for what it rests on, of ``StartKnownBy``.
-        earliest, latest: between them start four of five, by what became of earlier estimates; 0.0
-            while too few starts were compared.
-        ends: gangs whose ends free its room, with the expected end of each, the last first.
-        ahead: gangs before it in the order for which room was planned, too.
-    """
-
-    start: float
-    known_by: str
-    earliest: float = 0.0
-    latest: float = 0.0
-    ends: tuple[tuple[GangKey, int], ...] = ()
-    ahead: tuple[GangKey, ...] = ()
 
 
 @attrs.frozen(slots=True, kw_only=True)

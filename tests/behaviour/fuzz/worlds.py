@@ -246,6 +246,7 @@ class FuzzedCluster:
             containment=self._containment,
         )
         self._cache.rounds = decision.rounds
+        self._cache.expected_starts = decision.expected_starts
         return decision
 
     def _compare_with_nothing_kept(self, snapshot: Snapshot, decision: Decision) -> None:

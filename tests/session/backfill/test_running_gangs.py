@@ -34,7 +34,7 @@ def full_of_gangs(c: Given) -> Given:
 
 def start_of_the_one_that_waits(c: Given) -> float:
     """Seconds since the epoch."""
-    return c.decision.estimates[GangKey("PodGroup", "default", "waits")].start
+    return c.decision.expected_starts.estimates[GangKey("PodGroup", "default", "waits")].start
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.cache.snapshot import StartEstimate
 from gpusched.session.backfill.estimates.start_moves import ClusterChange, explain_move, is_move
-from gpusched.session.state.plan import StartEstimate
 
 T = 1_600_000_000
 A, B, C = (GangKey("Job", "ns", name) for name in "abc")

@@ -177,6 +177,7 @@ def test_a_hook_that_raises_for_a_gang_among_others(hook, pods):
         assert (hook, pods) in {
             ("waits_too_long", 1),
             ("walltime", 9),
+            ("pod_order", 9),
             ("pair_score", 9),
             ("compact", 1),
         }

@@ -29,7 +29,7 @@ from gpusched.testing.given import Given
 SECOND: Final = 10**9
 ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "consolidate", "backfill")
 GREEDY: Final = PlacementConfig(solver="greedy")
-DECIDED: Final = ("plan", "waiting", "rounds", "reserved", "estimates")
+DECIDED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts")
 QUEUES: Final = ("a", "b", "c")
 
 
@@ -200,6 +200,7 @@ class KeptHistory:
             placement=GREEDY, containment=self.c.containment,
         )  # fmt: skip
         self.c.cache.rounds = decision.rounds
+        self.c.cache.expected_starts = decision.expected_starts
         return decision
 
     def decide_anew(self, snapshot: Snapshot) -> Decision:

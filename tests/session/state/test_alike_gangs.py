@@ -8,10 +8,11 @@ from collections.abc import Callable
 import attrs
 import pytest
 
-from gpusched.api.pod.pod import GangAnnotations
+from gpusched.api.pod.pod import GangAnnotations, PodPhase
 from gpusched.base.clock import SystemClock
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
+from gpusched.config.model import DEFAULT_LIMITS
 from gpusched.plugin import ALLOW, Hooks, Reason, Verdict, View, wait
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import decide
@@ -209,3 +210,45 @@ def test_a_gang_that_changes_is_not_taken_for_what_it_was():
     c.when.one_session()
     assert "6 pods" in c.then.why("j")
     assert c.then.status("j").queue == "b"
+
+
+@pytest.mark.parametrize("tells", [True, False])
+def test_the_order_of_a_long_line_is_kept_while_what_keys_rest_on_stays(tells):
+    """Given a line too long for a session, its gangs are asked again when what they are ordered by is another."""
+    ranks, asked = [1], []
+
+    def key(gang: Gang) -> tuple[int]:
+        asked.append(gang.key.name)
+        return (ranks[-1] * int(gang.priority),)
+
+    @attrs.frozen
+    class Orders:
+        name = "orders"
+        api = 1
+
+        def open(self, hooks: Hooks, _view: View) -> None:
+            told = {"rests_on": lambda: ranks[-1]} if tells else {}
+            hooks.gang_order(key, alike=True, **told)
+
+    c = cluster_under(Orders()).nodes(2, gpus=1)
+    c.cache.use_limits(attrs.evolve(DEFAULT_LIMITS, session_work=1500))
+    c.pod("runs", gpus=1, node="node-0", slots=1, plan="p", phase=PodPhase.RUNNING)
+    for number in range(12):
+        c.gang(f"g{number:02}", pods=3, gpus=1, cpu=1000 + number, priority=number)
+
+    def first_in_line(change: int) -> tuple[str, int]:
+        """After another change; and how many gangs were asked for it."""
+        asked.clear()
+        c.cache.rounds = tuple(attrs.evolve(each, changed=True) for each in c.cache.rounds)
+        c.pod(f"small-{change}", cpu=1, node="node-1", plan="p", phase=PodPhase.RUNNING)
+        c.when.one_session()
+        return c.cache.rounds[0].head[0].name, len(set(asked))
+
+    first_in_line(0)
+    name, _ = first_in_line(1)
+    assert name == "g00"
+    name, asked_again = first_in_line(2)
+    assert name == "g00"
+    assert (asked_again < 12) is tells
+    ranks.append(-1)
+    assert first_in_line(3) == ("g11", 12)

@@ -156,6 +156,8 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "shard",
         "queue-shard-row",
         "waiting-elsewhere",
+        "expected-starts",
+        "start-estimate",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {

@@ -21,7 +21,7 @@ import gpusched
 from gpusched import placement
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import PodPhase
-from gpusched.cache.snapshot import ObservedSnapshot, Snapshot
+from gpusched.cache.snapshot import ObservedSnapshot, Snapshot, StartEstimate
 from gpusched.config.model import Config
 from gpusched.io.decisions import file_names
 from gpusched.io.decisions.entity_codec import UnreadableGraph, decode, encode
@@ -37,7 +37,6 @@ from gpusched.session.state.plan import (
     PendingReason,
     Plan,
     ReservationStatus,
-    StartEstimate,
     TopologyStatus,
 )
 

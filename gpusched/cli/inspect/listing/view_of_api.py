@@ -22,13 +22,12 @@ from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.api.queue.wire import WireQueue
 from gpusched.base.clock import Clock
 from gpusched.cache.gangs.gang import Gang, Placed
-from gpusched.cache.snapshot import Snapshot
+from gpusched.cache.snapshot import Snapshot, StartEstimate
 from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
 from gpusched.cli.inspect.listing.api_objects import ApiObjects, read_objects
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
-from gpusched.session.state.plan import StartEstimate
 from gpusched.session.status.gpu_counts import count_gpus
 from gpusched.topology.levels import topology_levels
 from gpusched.view.access import ViewAccess

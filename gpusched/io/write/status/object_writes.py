@@ -17,6 +17,7 @@ from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
+from gpusched.cache.snapshot import StartEstimate
 from gpusched.io.write.status.shard_rows import queue_fields_of_shards, start_estimates
 from gpusched.io.write.status.status_request import (
     StatusRequest,
@@ -34,7 +35,6 @@ from gpusched.session.state.plan import (
     PoolStatus,
     QueueStatus,
     ReservationStatus,
-    StartEstimate,
     TopologyStatus,
 )
 

@@ -253,15 +253,15 @@ def _node_states(
     Returns:
         int32, shape (rows,).
     """
-    chosen = slice(None) if rows is None else rows.tolist()
-    free = session.node_usage.free_amounts(chosen, request.columns)
+    chosen = None if rows is None else rows.tolist()
+    free = session.node_usage.free_amounts(
+        slice(None) if chosen is None else chosen, request.columns
+    )
     lacking = free < request.amounts
     bits = np.left_shift(1, np.arange(lacking.shape[1], dtype=np.int64))
     fits = np.minimum(how_many_fit(free, request.amounts), most)
     states = np.where(fits > 0, fits, -1 - lacking @ bits)
-    left = session.cluster_map.pods_by_free_slots(gpus) if gpus else None
+    left = session.cluster_map.pods_by_free_slots(gpus, chosen) if gpus else None
     if left is not None:
-        states = states * (_MEMBERS_MAX + 1) + np.minimum(
-            left if rows is None else left[rows], most
-        )
+        states = states * (_MEMBERS_MAX + 1) + np.minimum(left, most)
     return states.astype(np.int32)

@@ -17,6 +17,7 @@ from gpusched.base.limits import (
     ESTIMATE_WORK_MAX,
 )
 from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import ExpectedStarts, StartEstimate
 from gpusched.session.backfill.availability_profile import Reservation
 from gpusched.session.backfill.earliest_start import SearchBudget
 from gpusched.session.backfill.estimates.start_ranges import (
@@ -26,7 +27,6 @@ from gpusched.session.backfill.estimates.start_ranges import (
 )
 from gpusched.session.backfill.reservations import Reservations
 from gpusched.session.backfill.running.release_order import FOREVER
-from gpusched.session.state.plan import StartEstimate
 
 _ENDS_TOLD_MAX: Final = 4
 """Ends that an estimate names: the last of them decide."""
@@ -42,6 +42,22 @@ class _PublishedEstimate(msgspec.Struct):
     """What we read of a status that we wrote."""
 
     estimated: str | None = msgspec.field(default=None, name="estimatedStartTime")
+
+
+def expected_starts(reservations: Reservations, waiting: Sequence[Gang]) -> ExpectedStarts:
+    """When gangs that wait are expected to start.
+
+    Of sessions that follow each other fast the first works that out, and the others leave what it told until
+    ``limits.ESTIMATES_EVERY_S`` have passed: starts move with every change, and nothing is decided by them.
+    """
+    snapshot = reservations.session.snapshot
+    # That time has passed decides nothing, and has nobody looked at: kept sessions ask by themselves.
+    before, now = snapshot.expected_starts, snapshot.unobserved_now
+    if not before.are_left_at(now):
+        return ExpectedStarts(now, estimate_starts(reservations, waiting))
+    there = (each.key for each in waiting[: snapshot.limits.start_estimates])
+    still = {key: before.estimates[key] for key in there if key in before.estimates}
+    return ExpectedStarts(before.at, {key: each for key, each in still.items() if each.start > now})
 
 
 def estimate_starts(

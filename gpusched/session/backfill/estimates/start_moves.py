@@ -12,7 +12,7 @@ from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.limits import ESTIMATE_STEP_S
-from gpusched.session.state.plan import StartEstimate
+from gpusched.cache.snapshot import StartEstimate
 
 _PART_OF_WAIT: Final = 10
 """A move counts from a tenth of the wait that is left on."""

@@ -47,11 +47,10 @@ class FitCounts:
         """How many more members fit by each of the first so many releases, by time."""
         known = len(self._gained)
         if known < count:
-            upto = slice(known, max(count, 2 * known, _RELEASES_COUNTED_MIN))
-            releases = self.releases
-            allowed = self.allowed[releases.flat[1][upto]]
-            more = self._fits_on(releases.after[upto], allowed)
-            more -= self._fits_on(releases.before[upto], allowed)
+            releases, upto = self.releases, max(count, 2 * known, _RELEASES_COUNTED_MIN)
+            allowed = self.allowed[releases.flat[1][known:upto]]
+            more = self._fits_on(releases.free_after(upto)[known:], allowed)
+            more -= self._fits_on(releases.free_before(upto)[known:], allowed)
             self._gained = np.concatenate([self._gained, more])
         return self._gained[:count]
 
@@ -115,7 +114,7 @@ class CountsBesideReservations:
         self._flat: FlatReleases = (ends[some], index[rows[some]], amounts[some][:, columns])
         self._by_row = np.argsort(self._flat[1], kind="stable")
         self._first_of_row = np.searchsorted(self._flat[1][self._by_row], np.arange(len(reserved)))
-        self._after: Ints = counts.releases.after[some][:, columns]
+        self._after: Ints = counts.releases.free_after(count)[some][:, columns]
         self._free: Ints = counts.releases.free[reserved][:, columns]
         self._allowed: Bools = counts.allowed[reserved]
         self._table = table.on_rows(index, columns)

@@ -17,6 +17,8 @@ FOREVER: Final = 2**62
 """The end of what has no known end."""
 _REBUILT_FROM: Final = 8
 """A list of which an eighth changes is sorted anew."""
+_RELEASES_COUNTED_MIN: Final = 1024
+"""Releases for which free amounts are worked out at once: most gangs start long before all have ended."""
 _CHUNK_MIN: Final = 64
 """Members that are looked at first where the last ends are sought; then twice as many."""
 
@@ -65,6 +67,16 @@ class ReleaseOrder:
         self.releases: list[Release] = sorted(releases, key=_turn)
         self._flat: FlatReleases | None = None
         self._counts: Ints | None = None
+        """Members of each release."""
+        self._known_ends: Ints | None = None
+
+    @property
+    def _ends(self) -> Ints:
+        """How many members the releases up to each have together."""
+        assert self._counts is not None, "arrays were asked for"
+        if self._known_ends is None:
+            self._known_ends = np.cumsum(self._counts)
+        return self._known_ends
 
     def with_changes(self, gone: Collection[Release], more: Collection[Release]) -> ReleaseOrder:
         """An order without some of these releases, and with others."""
@@ -111,9 +123,8 @@ class ReleaseOrder:
             most: releases that are told.
         """
         assert self._flat is not None
-        assert self._counts is not None
         times, rows, _ = self._flat
-        ends = np.cumsum(self._counts)
+        ends = self._ends
         high, size = int(np.searchsorted(times, until, side="right")), _CHUNK_MIN
         found: list[tuple[int, GangKey]] = []
         seen = set[int]()
@@ -133,9 +144,14 @@ class ReleaseOrder:
         """Arrays without the releases at some positions, and with others before some of what is left."""
         assert self._flat is not None
         assert self._counts is not None
-        cut = np.repeat(np.isin(np.arange(len(self._counts)), gone), self._counts)
-        left = [array[~cut] for array in self._flat]
-        counts: Ints = np.delete(self._counts, gone)
+        left, counts = list(self._flat), self._counts
+        if gone:
+            ends = self._ends[gone]
+            cut = np.concatenate(list(map(np.arange, ends - counts[gone], ends)))
+            left = [np.delete(array, cut, axis=0) for array in left]
+            counts = np.delete(counts, gone)
+        if not added:
+            return (left[0], left[1], left[2]), counts
         firsts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
         sizes = [len(each.rows) for each in added]
         at = np.repeat(firsts[before], sizes)
@@ -173,7 +189,7 @@ class ReleaseOrder:
 
 
 class RowReleases:
-    """What is free on its row before and after each release.
+    """What is free on its row before and after each release, worked out for as many of the first ones as are asked about.
 
     Args:
         free: before the first of them, int64, shape (rows, resources).
@@ -182,7 +198,21 @@ class RowReleases:
 
     def __init__(self, free: Ints, flat: FlatReleases) -> None:
         self.free, self.flat = free, flat
-        _, rows, amounts = flat
+        self._after: Ints = np.zeros((0, free.shape[1]), dtype=np.int64)
+
+    def free_before(self, count: int) -> Ints:
+        """Free amounts before each of the first so many releases, shape (releases, resources)."""
+        before: Ints = self.free_after(count) - self.flat[2][:count]
+        return before
+
+    def free_after(self, count: int) -> Ints:
+        """Free amounts after each of the first so many releases, shape (releases, resources)."""
+        if count > len(self._after):
+            self._count_first(max(count, 2 * len(self._after), _RELEASES_COUNTED_MIN))
+        return self._after[:count]
+
+    def _count_first(self, count: int) -> None:
+        rows, amounts = self.flat[1][:count], self.flat[2][:count]
         order = np.argsort(rows, kind="stable")
         of_row = rows[order]
         first = np.flatnonzero(np.diff(of_row, prepend=-1))
@@ -190,10 +220,8 @@ class RowReleases:
         before_row = sums[first] - amounts[order[first]]
         counts = np.diff(first, append=len(rows))
         after = np.empty_like(amounts, order="F")  # each resource is looked at by itself
-        after[order] = sums - np.repeat(before_row, counts, axis=0) + free[of_row]
-        self.after: Ints = after
-        """Free amounts after each release, in the order of time, shape (members, resources)."""
-        self.before: Ints = after - amounts
+        after[order] = sums - np.repeat(before_row, counts, axis=0) + self.free[of_row]
+        self._after = after
 
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)

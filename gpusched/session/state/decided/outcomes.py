@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Sequence
 from collections.abc import Set as AbstractSet
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.snapshot import NO_EXPECTED_STARTS, ExpectedStarts
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import ALLOW, Verdict, error
 from gpusched.session.state.order.waiting_turns import NO_ORDER, WaitingOrder
-from gpusched.session.state.plan import PendingReason, StartEstimate
+from gpusched.session.state.plan import PendingReason
 
 
 class Outcomes:
@@ -27,7 +28,7 @@ class Outcomes:
         self._admission: dict[GangKey, PendingReason] = {}
         self._admitted: set[GangKey] = set()
         self._positions: dict[GangKey, int] = {}
-        self.estimates: dict[GangKey, StartEstimate] = {}
+        self.expected_starts = NO_EXPECTED_STARTS
         """When gangs that wait are expected to start."""
         self._returned_jobs: list[Gang] = []
         self._untold_queues: dict[str, Exception] = {}
@@ -129,11 +130,11 @@ class Outcomes:
         """Enter the turns of the gangs that wait."""
         self.waiting_order = order
 
-    def set_estimates(self, starts: Mapping[GangKey, StartEstimate]) -> None:
+    def set_expected_starts(self, starts: ExpectedStarts) -> None:
         """Enter when gangs are expected to start."""
-        self.estimates.update(starts)
+        self.expected_starts = starts
 
     def estimated_start(self, gang: Gang) -> float:
         """When a waiting gang is expected to start, seconds since the epoch; 0.0 for unknown."""
-        estimate = self.estimates.get(gang.key)
+        estimate = self.expected_starts.estimates.get(gang.key)
         return estimate.start if estimate is not None else 0.0

@@ -69,12 +69,12 @@ class ClusterMap:
             )
         return made
 
-    def pods_by_free_slots(self, size: int = 1) -> Ints | None:
-        """Pods of so many slots that each node's free slots suffice for, int64, shape (nodes,).
+    def pods_by_free_slots(self, size: int = 1, rows: Sequence[int] | None = None) -> Ints | None:
+        """Pods of so many slots that the free slots of nodes suffice for, int64, shape (rows,).
 
-        Very many on nodes that have no slots; None as ``slot_states``. Read-only.
+        Of all nodes where no rows are given. Very many on nodes that have no slots; None as ``slot_states``. Read-only.
         """
-        return None if self._node_usage.later else self._states.count_pods_left(size)
+        return None if self._node_usage.later else self._states.count_pods_left(size, rows)
 
     def slot_states(self) -> tuple[Ints | None, SlotTables | None]:
         """The state of each node's free slots, shape (nodes,), and what it costs to take some.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.topology.islands import island_state
-from gpusched.topology.slot_costs import Node, SlotTables
+from gpusched.topology.slot_costs import NOT_NUMBERED, Node, SlotTables
 
 
 class SlotStates:
@@ -49,11 +51,21 @@ class SlotStates:
             self._tables = SlotTables(tuple(self._numbers), node_usage.population)
         return self._states, self._tables
 
-    def count_pods_left(self, size: int) -> Ints:
-        """Pods of so many slots that each row's free slots suffice for, int64, shape (nodes,).
+    def count_pods_left(self, size: int, rows: Sequence[int] | None = None) -> Ints:
+        """Pods of so many slots that the free slots of rows suffice for, int64, shape (rows,); of all where none are given.
 
         Very many where slots are not numbered; read-only.
         """
+        if rows is not None and self._states is None:  # before all have to be numbered
+            return np.array([self._free_slots(row) // size for row in rows], dtype=np.int64)
+        found = self._count_all(size)
+        return found if rows is None else found[rows]
+
+    def _free_slots(self, row: int) -> int:
+        slots = self._node_usage.slots_on(row)
+        return (slots & self._node_usage.free_slots[row]).bit_count() if slots else NOT_NUMBERED
+
+    def _count_all(self, size: int) -> Ints:
         states, tables = self.current_states()
         known = self._left.get(size)
         if known is None or known[1] is not states:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Any, Final, NamedTuple
@@ -77,7 +77,7 @@ class _TenantBacklog:
     head: Sequence[GangKey]
     chosen: dict[GangKey, Gang]
     for_room: AbstractSet[GangKey]
-    left: list[GangKey]
+    left: Sequence[GangKey]
     before: TenantRound
     presses: bool = False
     same: bool = False
@@ -117,7 +117,8 @@ class GangSelection:
         self._lines = lines
         self._nominated = nominated
         self._kept = kept
-        self._room = GangRoom(kept.room, snapshot.nodes, equivalence)
+        self.room = GangRoom(kept.room, snapshot.nodes, equivalence)
+        """Whether nodes may have room for gangs, before anybody starts."""
         self._backlogs: dict[Tenant, _TenantBacklog] = {}
         self._put_off: set[GangKey] = set()
         self._put_back: set[GangKey] = set()
@@ -262,7 +263,7 @@ class GangSelection:
         if begins:
             before = attrs.evolve(before, looked_at=(), head=(), cut=False)
         if begins or (before.changed and not before.rests):
-            found = self._look_anew(tenant, gangs, share, before, begins=begins)
+            found = self._look_anew(tenant, gangs, share, before)
         else:
             found = self._continue_round(tenant, gangs, share, before, same=same)
         found.same, found.rests = same, before.rests
@@ -274,31 +275,38 @@ class GangSelection:
         gangs: Sequence[Gang],
         share: int,
         before: TenantRound,
-        *,
-        begins: bool,
     ) -> _TenantBacklog:
         """Who is looked at in a round that begins, or after a change in the middle of one."""
-        order = self._kept.orders.order_of(tenant, gangs, self._order_keys, self._equivalence)
+        order = self._order_of(tenant, gangs)
         costs, ordered, units = self._gang_costs(), order.ordered, share
         head, _ = _first_within_share(ordered, costs, share // _HEAD_DIVISOR)
         chosen_head = [] if before.cut else head
         if chosen_head:
             units -= share // _HEAD_DIVISOR
-        waiting = ordered[len(chosen_head) :]
         pressing = self._pressing(order, before)
-        if not begins:
-            still = pressing.union(before.left)
-            waiting = [
-                gang for gang in waiting if gang.key in still or gang.key not in before.looked_at
-            ]
-        found = _choose(waiting, pressing, before, costs, units)
+        unseen = order.gangs_not_in(before.looked_at)
+        gone = {gang.key for gang in chosen_head}
+        found = _choose(
+            (gang for gang in unseen.in_turn if gang.key not in gone),
+            order.in_turn(pressing - gone),
+            before,
+            costs,
+            units,
+            shared=bool(pressing),
+        )
+        gone.update(gang.key for gang in found.chosen)
+        left: Sequence[GangKey] = unseen.keys_in_turn
+        if not unseen.names.issuperset(pressing):
+            left = [gang.key for gang in order.in_turn(pressing | unseen.names)]
+        if not unseen.names.isdisjoint(gone) or not pressing.isdisjoint(gone):
+            left = [key for key in left if key not in gone]
         return _TenantBacklog(
             tenant,
             gangs,
             [gang.key for gang in head],
             _by_key((*chosen_head, *found.chosen)),
             found.for_room,
-            found.left,
+            left,
             before,
             found.presses,
         )
@@ -336,26 +344,42 @@ class GangSelection:
             nearest, _ = _first_within_share(nearest, self._gang_costs(), share)
         ordered = in_order([*nearest, *fresh], self._order_keys)
         pressing = {gang.key for gang in ordered if self._presses(gang, before)} - before.in_vain
-        found = _choose(ordered, pressing, before, costs, units)
+        found = _choose(
+            (gang for gang in ordered if gang.key not in before.looked_at),
+            [gang for gang in ordered if gang.key in pressing],
+            before,
+            costs,
+            units,
+            shared=bool(pressing),
+        )
+        gone = {gang.key for gang in found.chosen}
+        left = [
+            gang.key
+            for gang in ordered
+            if gang.key not in gone and (gang.key in pressing or gang.key not in before.looked_at)
+        ]
         return _TenantBacklog(
             tenant,
             gangs,
             head,
             _by_key((*chosen_head, *found.chosen)),
             found.for_room,
-            [*found.left, *waiting[len(nearest) :]],
+            [*left, *waiting[len(nearest) :]],
             before,
             found.presses,
         )
 
+    def _order_of(self, tenant: Tenant, gangs: Sequence[Gang]) -> GangOrder:
+        return self._kept.orders.order_of(tenant, gangs, self._order_keys, self._equivalence)
+
     def _pressing(self, order: GangOrder, before: TenantRound) -> set[GangKey]:
         """Gangs that press; of equal ones the room is compared once."""
         pressing = {gang.key for gang in order.others if self._presses(gang, before)}
-        new = order.names - before.known
+        new = order.gangs_not_in(before.known).names
         for gangs in order.kinds.values():
             if not asks_for_place(gangs[0]):
                 continue
-            if self._room.may_suffice(gangs[0]):
+            if self.room.may_suffice(gangs[0]):
                 pressing.update(gang.key for gang in gangs)
             elif new:
                 pressing.update(gang.key for gang in gangs if gang.key in new)
@@ -365,7 +389,7 @@ class GangSelection:
         """Whether the gang has not had to wait for its turn: it was never looked at, or nodes may have room for it."""
         if not asks_for_place(gang):
             return False
-        return gang.key not in before.known or self._room.may_suffice(gang)
+        return gang.key not in before.known or self.room.may_suffice(gang)
 
     def _defer_overtakers(self) -> None:
         """Leave out gangs that would pass one of another namespace that was never looked at."""
@@ -404,7 +428,7 @@ class GangSelection:
             if sort_key(gang, self._order_keys) > bar:
                 del line.chosen[key]
                 if key not in line.left:
-                    line.left.insert(0, key)
+                    line.left = [key, *line.left]
 
     def _gather(self) -> tuple[Gang, ...]:
         if not self._backlogs:
@@ -428,18 +452,19 @@ class GangSelection:
             return TenantRound(*line.tenant)
         cut = [line.chosen[key] for key in sorted(line.chosen.keys() & self._put_off)]
         back = line.for_room & self._put_back - line.before.looked_at
-        looked_at = line.before.looked_at.union(line.chosen) - self._put_off - back
-        known = line.before.known | (_with_places_to_find(line.chosen) - self._put_off)
+        looked_at = _without_names(
+            _with_names(line.before.looked_at, line.chosen), self._put_off | back
+        )
+        known = _with_names(line.before.known, _with_places_to_find(line.chosen) - self._put_off)
         if not line.same:
             there = {gang.key for gang in line.gangs}
             looked_at, known = looked_at & there, known & there
-        left = [*(gang.key for gang in in_order(cut, self._order_keys)), *line.left]
+        left = line.left
+        if cut:
+            left = [*(gang.key for gang in in_order(cut, self._order_keys)), *left]
         if back:
             still = set(back).union(left)
-            order = self._kept.orders.order_of(
-                line.tenant, line.gangs, self._order_keys, self._equivalence
-            )
-            left = [gang.key for gang in order.ordered if gang.key in still]
+            left = [gang.key for gang in self._order_of(line.tenant, line.gangs).in_turn(still)]
         return TenantRound(
             *line.tenant,
             head=tuple(line.head),
@@ -449,10 +474,13 @@ class GangSelection:
             cut=bool(cut),
             rests=line.rests and not left,
             presses=line.presses,
-            in_vain=self._put_back.intersection(left).union(
-                () if line.before.changed else line.before.in_vain.intersection(left)
-            ),
+            in_vain=self._still_in_vain(line.before, left),
         )
+
+    def _still_in_vain(self, before: TenantRound, left: Sequence[GangKey]) -> AbstractSet[GangKey]:
+        """Of those that are left, gangs that were to have a turn for room since something last changed, which was gone."""
+        vain = self._put_back if before.changed else self._put_back | before.in_vain
+        return vain.intersection(left) if vain else vain
 
     def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
         if not tenant.namespace:
@@ -471,33 +499,54 @@ def _by_key(gangs: Iterable[Gang]) -> dict[GangKey, Gang]:
     return {gang.key: gang for gang in gangs}
 
 
+def _with_names(names: frozenset[GangKey], more: Collection[GangKey]) -> frozenset[GangKey]:
+    """Names with some more; the same object where all are among them, which tells the next session so."""
+    return names if names.issuperset(more) else names.union(more)
+
+
+def _without_names(names: frozenset[GangKey], gone: AbstractSet[GangKey]) -> frozenset[GangKey]:
+    """Names without some; the same object where none is among them."""
+    return names if names.isdisjoint(gone) else names - gone
+
+
 def _with_places_to_find(gangs: Mapping[GangKey, Gang]) -> set[GangKey]:
     return {key for key, gang in gangs.items() if asks_for_place(gang)}
 
 
 class _Choice(NamedTuple):
-    """Who of those that wait is looked at, who of them for room alone, who is left, and whether some of these press."""
+    """Who of those that wait is looked at, who of them for room alone, and whether some press who are not."""
 
     chosen: list[Gang]
     for_room: AbstractSet[GangKey]
-    left: list[GangKey]
     presses: bool
 
 
 def _choose(
-    waiting: Sequence[Gang],
-    pressing: AbstractSet[GangKey],
+    unseen: Iterable[Gang],
+    pressing: Sequence[Gang],
     before: TenantRound,
     costs: GangCosts,
     units: int,
+    *,
+    shared: bool,
 ) -> _Choice:
     """In turn whom the round has not looked at, where it is not paused, and with half of the units those that press.
 
     Of those that press those come first that have had no turn in the round, then those that have waited for another
     one since an earlier change: however often something changes, everybody's turn comes. Whoever was looked at and presses
     no more has had its turn.
+
+    Args:
+        unseen: whom the round has not looked at, in the order of their turns.
+        pressing: those that press, in the order of their turns.
+        before: how far the round has come.
+        costs: of gangs.
+        units: that they may cost together.
+        shared: whether half of the units is for those that press.
     """
-    left = frozenset(before.left)
+    left: AbstractSet[GangKey] = frozenset()
+    if any(gang.key in before.looked_at for gang in pressing):
+        left = frozenset(before.left)
 
     def turns_had(gang: Gang) -> int:
         key = gang.key
@@ -507,22 +556,15 @@ def _choose(
 
     in_turn: list[Gang] = []
     if not before.paused:
-        others = (gang for gang in waiting if gang.key not in before.looked_at)
-        part = units // 2 if pressing else units
-        in_turn, over = _first_within_share(others, costs, part)
+        part = units // 2 if shared else units
+        in_turn, over = _first_within_share(unseen, costs, part)
         units += over - part
     gone = {gang.key for gang in in_turn}
-    first = [gang for gang in waiting if gang.key in pressing and gang.key not in gone]
+    first = [gang for gang in pressing if gang.key not in gone]
     chosen, _ = _first_within_share(sorted(first, key=turns_had), costs, max(0, units))
-    gone.update(gang.key for gang in chosen)
     return _Choice(
         chosen=[*in_turn, *chosen],
         for_room=frozenset(gang.key for gang in chosen if gang.key in before.known),
-        left=[
-            gang.key
-            for gang in waiting
-            if gang.key not in gone and (gang.key in pressing or gang.key not in before.looked_at)
-        ],
         presses=len(chosen) < len(first),
     )
 

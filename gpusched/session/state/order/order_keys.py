@@ -64,6 +64,12 @@ class OrderKeys:
         return all(order.alike for order in self._hooks.gang_orders)
 
     @cached_property
+    def rests_on(self) -> tuple[Hashable, ...] | None:
+        """All on which keys of gangs depend beside the gangs; None where some policy does not tell."""
+        told = [order.rests_on and order.rests_on() for order in self._hooks.gang_orders]
+        return None if None in told else tuple(told)
+
+    @cached_property
     def _queue_keys_are_shared(self) -> bool:
         return all(order.alike for order in self._hooks.queue_orders)
 

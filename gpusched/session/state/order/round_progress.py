@@ -125,7 +125,8 @@ class RoundProgress:
             if each.cut:
                 self._had_turn.setdefault(tenant, set()).update(each.looked_at)
         for tenant, left in self._left.items():
-            gone = set(left).difference(now[tenant].left if tenant in now else ())
+            still = now[tenant].left if tenant in now else ()
+            gone = set(left).difference(still) if still is not left else set[GangKey]()
             self._had_turn.setdefault(tenant, set()).update(gone)
 
     def _goes_on_at_once(self, each: TenantRound, left_before: tuple[GangKey, ...]) -> bool:
