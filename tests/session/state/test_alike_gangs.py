@@ -252,3 +252,30 @@ def test_the_order_of_a_long_line_is_kept_while_what_keys_rest_on_stays(tells):
     assert (asked_again < 12) is tells
     ranks.append(-1)
     assert first_in_line(3) == ("g11", 12)
+
+
+@pytest.mark.parametrize("raised", [True, False])
+def test_what_keys_rest_on_that_cannot_be_told_is_a_fault_and_keys_are_asked_for(raised):
+    """Given a policy that fails to say what its keys rest on, its order holds and the session tells of it."""
+
+    def broken() -> list[int]:
+        if raised:
+            raise LookupError("no such mood")
+        return [1]  # no basis of anything: it can be changed
+
+    @attrs.frozen
+    class Orders:
+        name = "orders"
+        api = 1
+
+        def open(self, hooks: Hooks, _view: View) -> None:
+            hooks.gang_order(lambda gang: (-gang.priority,), alike=True, rests_on=broken)
+
+    c = cluster_under(Orders()).nodes(1, gpus=1)
+    c.cache.use_limits(attrs.evolve(DEFAULT_LIMITS, session_work=1500))
+    for number in range(12):
+        c.gang(f"g{number:02}", pods=1, gpus=1, cpu=1000 + number, priority=number)
+    c.when.one_session()
+    assert c.then.started() == ["g11"]
+    says = "no such mood" if raised else "unhashable"
+    assert [each for each in c.decision.faults if says in each]
