@@ -20,6 +20,17 @@ def status(shards, name="team", resource=QUEUES):
     return shards.world.client.get(resource, None, name).get("status") or {}
 
 
+def compared_starts(shards):
+    """How many starts of the queue were compared with what was told of them."""
+    told = status(shards).get("startEstimates", ())
+    return sum(sum(each["startsByPercent"].values()) for each in told)
+
+
+def known_length(shards, name, only):
+    """A gang of queue team that runs for as long as it announces, in one shard."""
+    shards.gang(name, 1, queue="team", only=only, run_for="150s", expectedDuration="150s")
+
+
 def ready(shards, name):
     found = [each for each in status(shards, name)["conditions"] if each["type"] == "Ready"]
     return (found[0]["status"], found[0]["message"])
@@ -71,32 +82,17 @@ def test_starts_of_a_queue_are_learned_in_all_shards(sharded):
         shards.daemon("a")
         shards.daemon("b")
         for name in shards.names:
-            shards.gang(
-                f"first-{name}", 1, queue="team", only=name, run_for="150s", expectedDuration="150s"
-            )
+            known_length(shards, f"first-{name}", name)
         await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
         for name in shards.names:
-            shards.gang(
-                f"second-{name}",
-                1,
-                queue="team",
-                only=name,
-                run_for="150s",
-                expectedDuration="150s",
-            )
+            known_length(shards, f"second-{name}", name)
 
         # when both have started
         await shards.world.until(lambda: len(shards.world.bound()) == 4, 300)
         await shards.world.clock.sleep(30)
 
         # then both are counted, and what was counted does not go away
-        def starts():
-            return sum(
-                sum(each["startsByPercent"].values())
-                for each in status(shards).get("startEstimates", ())
-            )
-
-        assert await seen(shards, starts, lasts=60) == [2]
+        assert await seen(shards, lambda: compared_starts(shards), lasts=60) == [2]
 
     sharded(story, "a", "b")
 
@@ -111,30 +107,17 @@ def test_what_was_learned_stays_when_a_shard_is_taken_over_and_given_back(sharde
         await shards.world.until(lambda: shards.holders() == {"a": "d-0", "b": "d-1"}, 90)
         for turn in range(2):
             for name in shards.names:
-                shards.gang(
-                    f"g{turn}-{name}",
-                    1,
-                    queue="team",
-                    only=name,
-                    run_for="150s",
-                    expectedDuration="150s",
-                )
+                known_length(shards, f"g{turn}-{name}", name)
         await shards.world.until(lambda: len(shards.world.bound()) == 4, 300)
         await shards.world.clock.sleep(10)
 
-        def starts():
-            return sum(
-                sum(each["startsByPercent"].values())
-                for each in status(shards).get("startEstimates", ())
-            )
-
-        assert starts() == 2
+        assert compared_starts(shards) == 2
 
         # when one daemon is killed, the other has its shard for a while, and it comes back
         second.kill()
         await shards.world.until(lambda: shards.holders() == {"a": "d-0", "b": "d-0"}, 90)
         await shards.world.clock.sleep(30)
-        assert starts() == 2
+        assert compared_starts(shards) == 2
         for name in shards.names:
             shards.gang(
                 f"g2-{name}", 1, queue="team", only=name, run_for="150s", expectedDuration="150s"
@@ -146,7 +129,7 @@ def test_what_was_learned_stays_when_a_shard_is_taken_over_and_given_back(sharde
         await shards.world.clock.sleep(60)
 
         # then nothing is lost and nothing counted twice
-        assert await seen(shards, starts, lasts=20) == [4]
+        assert await seen(shards, lambda: compared_starts(shards), lasts=20) == [4]
 
     sharded(story, "a", "b", limit_s=3000)
 
