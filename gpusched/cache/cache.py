@@ -243,8 +243,8 @@ class Cache:
             if pod.holds:
                 self._charge_pod(pod)
                 self.slot_doubts.report_invalid(pod, None, self.seal)
-                if pod.scheduler in self.schedulers:
-                    self.families.mark_changed(gang_key_of(pod))
+            if pod.node and pod.scheduler in self.schedulers:
+                self.families.mark_changed(gang_key_of(pod))
         for key, job in sorted(self.jobs.doubted.items()):
             self.put_job(key, job)
         self._changed()

@@ -55,6 +55,7 @@ from gpusched.api.pod.gang_membership import (
     read_gang_membership,
 )
 from gpusched.api.pod.pod import (
+    ENDED,
     FAILED,
     GANG_WHOLE,
     PENDING,
@@ -78,6 +79,8 @@ _REFUSALS: Final = frozenset({"UnexpectedAdmissionError", "TopologyAffinityError
 _LACKS: Final = "OutOf"
 """Begins what the kubelet says of each resource: ``OutOfcpu``, ``OutOfnvidia.com/gpu``."""
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
+_ENDS: Final = frozenset({("DisruptionTarget", "True"), ("Ready", "False")})
+"""Conditions, and what they are at a pod's end, whose transition tells of it where no container does."""
 
 _classes = PodClasses()
 _slots = lru_cache(maxsize=4096)(parse_slots)
@@ -183,6 +186,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         hold=read_hold(notes.hold if notes is not None else None),
         creator=read_creator(notes.user, notes.groups) if notes is not None else NO_CREATOR,
         extended_told=bytes(status.extended_resource_claim_status).decode() if extended else "",
+        ended=_ended_at(status) if phase in ENDED else 0.0,
     )
 
 
@@ -293,6 +297,25 @@ def _kubelet_refusal(status: pod_wire.PodStatus, scheduled: float) -> KubeletRef
     if status.container_statuses or status.init_container_statuses:
         return None
     return KubeletRefusal(printable_text(reason), parse_time(status.start_time or "") or scheduled)
+
+
+def _ended_at(status: pod_wire.PodStatus) -> float:
+    """When a pod that is over came to its end: its last container, else what conditions tell; 0.0 for nothing.
+
+    A pod that its node never reported about again has no end of its containers.
+    """
+    ends = [
+        each.state.terminated.finished_at
+        for each in (*(status.init_container_statuses or ()), *(status.container_statuses or ()))
+        if each.state is not None and each.state.terminated is not None
+    ]
+    if not any(ends):
+        ends = [
+            each.last_transition_time
+            for each in status.conditions or ()
+            if (each.type, each.status) in _ENDS
+        ]
+    return max([0.0, *(parse_time(text) for text in ends if text)])
 
 
 def _scheduling(conditions: Iterable[wire.WireCondition] | None) -> tuple[float, float, str, str]:

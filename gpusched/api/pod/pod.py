@@ -42,7 +42,7 @@ PENDING: Final = PodPhase.PENDING
 RUNNING: Final = PodPhase.RUNNING
 SUCCEEDED: Final = PodPhase.SUCCEEDED
 FAILED: Final = PodPhase.FAILED
-_ENDED: Final = (SUCCEEDED, FAILED)
+ENDED: Final = (SUCCEEDED, FAILED)
 
 
 @attrs.frozen(slots=True, kw_only=True, eq=False)
@@ -187,6 +187,8 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         claims: names of the persistent volume claims that its volumes are, sorted.
         own_claims: those of them that are made for this pod alone (ephemeral volumes).
         refusal: of the kubelet, where that is why it failed.
+        ended: when it came to its end, as its status tells, seconds since the epoch; 0.0 where it has not, or
+            nothing tells.
         deadline_s: it is ended so many seconds after it started; 0 when it is not.
         slots: bitmask, as many as it asks for; 0 when they are not known or do not count.
         seal: as read; whether it fits is found out in the cache.
@@ -249,6 +251,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     hold: str = ""
     creator: Creator = NO_CREATOR
     charge: ChargeRecord | None = None
+    ended: float = 0.0
 
     @property
     def key(self) -> ObjectKey:
@@ -258,9 +261,9 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     @property
     def finished(self) -> bool:
         """Whether it will never run again and holds nothing."""
-        return self.phase in _ENDED
+        return self.phase in ENDED
 
     @property
     def holds(self) -> bool:
         """Whether it takes room on its node."""
-        return bool(self.node) and self.phase not in _ENDED
+        return bool(self.node) and self.phase not in ENDED

@@ -145,10 +145,23 @@ class PodSpec(Struct, gc=False, rename="camel"):
     resource_claims: Raw = ABSENT
 
 
+class ContainerEnd(Struct, gc=False, rename="camel"):
+    """When a container ended, by its node's clock."""
+
+    finished_at: str | None = None
+
+
+class ContainerState(Struct, gc=False):
+    """What a container does; only its end is read."""
+
+    terminated: ContainerEnd | None = None
+
+
 class ContainerStatus(Struct, gc=False, rename="camel"):
-    """What a container was granted, and what it has now."""
+    """What a container was granted, what it has now, and when it ended."""
 
     name: str = ""
+    state: ContainerState | None = None
     allocated_resources: Raw = ABSENT
     resources: Raw = ABSENT
 

@@ -6,6 +6,7 @@ A family is what one key stands for: one gang, or one a pod where a Job's pods a
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import attrs
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.charge_record import ChargeRecord
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import (
     eviction_warning,
@@ -46,6 +48,14 @@ from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.priority import CountedPriority, QuotaStore
 from gpusched.cache.ledger import CONFIRMED, Ledger
 from gpusched.cache.store import KindStore
+
+
+class EndedMember(NamedTuple):
+    """A pod that held what it asked for and is over; its queue and user, empty where not known, pay for it."""
+
+    pod: Pod
+    queue: str
+    user: str
 
 
 class GangBuilder:
@@ -112,6 +122,31 @@ class GangBuilder:
             creator = self._creator_of(gang) if record is None else record.creator
             gangs.append(self._name_creator(self._mark_held(self._charge_queue(paid)), creator))
         return _countable_gangs(tuple(gangs))
+
+    def ended_members(self, key: GangKey, family: Sequence[Gang]) -> Iterator[EndedMember]:
+        """Members that had a place and are over, with who pays for them by what the API still tells.
+
+        Args:
+            key: of the gangs.
+            family: all of them.
+        """
+        tree = key.kind == COMPOSITE
+        pods = self._of_groups.members_of_tree(key) if tree else self._members.get(key, {}).values()
+        over = [pod for pod in pods if pod.finished and pod.node and pod.scheduled]
+        if not over or not family:
+            return
+        gone = self._is_gone(key)
+        for pod in over:
+            gang = next((each for each in family if each.uid == pod.uid), family[0])
+            if gone and pod.charge is not None and self._seal().fits_charge(pod.uid, pod.charge):
+                yield EndedMember(pod, pod.charge.queue, pod.charge.creator.user)
+                continue
+            creator = gang.creator
+            if creator is NO_CREATOR and self.users_believed:
+                made_by = [*(job.creator for job in self._jobs_of(key, [pod])), pod.creator]
+                creator = next(filter(None, made_by), NO_CREATOR)
+            ours = self._is_served(gang.queue, key.namespace) or self._seal().fits_binding(pod)
+            yield EndedMember(pod, gang.queue if ours else DEFAULT_QUEUE, creator.user)
 
     def _build_plain_pod(self, key: GangKey) -> Gang | None:
         """A pod of which no other object tells anything, as thousands are; None for any other."""
@@ -190,21 +225,25 @@ class GangBuilder:
         Pods that were bound by others than us, such as those that preset their node, passed no
         queue's door: one that does not serve their namespace is not charged for them.
         """
-        named = self._queues.items.get(ObjectKey("", gang.queue))
         held = (*gang.placed, *gang.leaving_placed)
-        if named is None or named.namespaces is EVERYTHING or not held:
-            return gang
-        namespace = self._namespaces.items.get(ObjectKey("", gang.key.namespace))
-        if named.namespaces.matches(namespace.labels if namespace else {}):
+        if not held or self._is_served(gang.queue, gang.key.namespace):
             return gang
         if any(self._is_confirmed(member.pod.uid) for member in held):
             return gang
         remark = (
-            f"its pods were not bound by gpusched and queue {named.name} does not serve namespace "
+            f"its pods were not bound by gpusched and queue {gang.queue} does not serve namespace "
             f"{gang.key.namespace}: queue {DEFAULT_QUEUE} is charged for them"
         )
         remark = "; ".join(text for text in (gang.warning, remark) if text)
         return attrs.evolve(gang, queue=DEFAULT_QUEUE, warning=remark)
+
+    def _is_served(self, queue: str, namespace: str) -> bool:
+        """Whether a queue serves a namespace; one that does not exist refuses nobody."""
+        named = self._queues.items.get(ObjectKey("", queue))
+        if named is None or named.namespaces is EVERYTHING:
+            return True
+        known = self._namespaces.items.get(ObjectKey("", namespace))
+        return named.namespaces.matches(known.labels if known else {})
 
     def _creator_of(self, gang: Gang) -> Creator:
         return next(filter(None, self._found_creators(gang)), NO_CREATOR)

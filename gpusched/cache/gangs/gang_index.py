@@ -140,7 +140,7 @@ class GangIndex:
         self._queues, self._limited_users, self._limits_lines = queues, False, False
         self.lines_elsewhere = ForeignLines()
         self.held_times = HeldTimes(ledger)
-        self.on_counted: list[OnCounted] = [self.held_times.note_counted]
+        self.on_counted: list[OnCounted] = []
         """Called with all gangs of a key whenever they were counted anew; with none when they are gone."""
 
     def add_member(self, pod: Pod, known: Pod | None) -> None:
@@ -483,10 +483,13 @@ class GangIndex:
     def _report_counted_gangs(
         self, key: GangKey, family: tuple[Gang, ...], elsewhere: tuple[Gang, ...]
     ) -> None:
-        for listener in self.on_counted:
-            holds = listener == self.held_times.note_counted
+        def note_held(key: GangKey, family: tuple[Gang, ...]) -> None:
+            gangs = (*family, *elsewhere)
+            self.held_times.note_counted(key, gangs, self._builder.ended_members(key, gangs))
+
+        for listener in (note_held, *self.on_counted):
             try:
-                listener(key, (*family, *elsewhere) if holds else family)
+                listener(key, family)
             except Exception as error:  # noqa: BLE001 - who looks on stops nothing
                 self._note_error(key, error)
 

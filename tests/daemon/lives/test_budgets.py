@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import re
 
+import pytest
 import yaml
 
 from gpusched.api.meta.identity import parse_time
@@ -32,13 +34,31 @@ def condition(w, name="q"):
     return (found[0]["status"], found[0]["reason"], found[0]["message"]) if found else ("", "", "")
 
 
-def gang(w, name, gpus=8, **spec):
+def gang(w, name, gpus=8, run_for="1000h", **spec):
     """A gang of one pod."""
     w.group(name, queue="q", minMember=1, **spec)
     w.pod(
         f"{name}-0", gpus=gpus, labels={"gpusched.io/pod-group": name},
-        annotations={"gpusched.io/run-for": "1000h"},
+        annotations={"gpusched.io/run-for": run_for},
     )  # fmt: skip
+
+
+def began(w, pod):
+    """When it was bound, seconds since the epoch."""
+    return parse_time(w.told(pod)["lastTransitionTime"])
+
+
+def ended(w, pod):
+    """When its container ended, seconds since the epoch."""
+    (container,) = w.client.get("pods", "default", pod)["status"]["containerStatuses"]
+    return parse_time(container["state"]["terminated"]["finishedAt"])
+
+
+def say_ended(w, pod, at):
+    """Its kubelet says another end."""
+    status = copy.deepcopy(w.client.get("pods", "default", pod)["status"])
+    status["containerStatuses"][0]["state"]["terminated"]["finishedAt"] = at
+    w.client.patch("pods", "default", pod, {"status": status}, subresource="status")
 
 
 def test_a_budget_is_used_and_opens_again_with_the_next_period(play):
@@ -111,6 +131,96 @@ def test_a_restart_charges_what_ran_meanwhile_once(play):
         used = float(ended["gpuSeconds"])
         assert used >= float(told["gpuSeconds"])
         await second.stop()
+
+    play(scenario, limit_s=12_000)
+
+
+def test_what_ends_while_no_daemon_runs_is_charged_and_holds_up_the_next_gang(play):
+    """Given 300 s of eight GPUs in a budget of 0.5 hours, when most of it is used while none runs."""
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        queue(w, "q", gpuHours="500m", period="8784h")
+        first = w.daemon()
+        await w.until(lambda: first.leading and budget(w))
+        gang(w, "a", run_for="300s")
+        await w.until(lambda: w.running("a"))
+        await w.clock.sleep(20)
+        first.kill()
+        await w.clock.sleep(600)
+        gang(w, "b")
+        second = w.daemon()
+        await w.until(lambda: w.condition("b").get("reason") == "BudgetExhausted")
+        await w.clock.sleep(60)
+        used = 8 * (ended(w, "a-0") - began(w, "a-0"))
+        assert used >= 8 * 295
+        assert float(budget(w)["gpuSeconds"]) == used
+        assert condition(w)[:2] == ("False", "BudgetExhausted")
+        second.kill()
+        third = w.daemon()
+        await w.until(lambda: third.leading, within=120)
+        await w.clock.sleep(120)
+        assert float(budget(w)["gpuSeconds"]) == used
+        assert w.bound("b") == []
+        await third.stop()
+
+    play(scenario, limit_s=12_000)
+
+
+def test_a_period_that_turns_while_no_daemon_runs_is_charged_with_its_own_part(play):
+    """Given 8 GPUs from a quarter of an hour before the turn to 10 minutes after it, and no daemon."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        queue(w, "q", gpuHours=20, period="1h", rolloverPercent=100)
+        await w.clock.sleep(-(w.clock.now() + 1000) % HOUR)
+        first = w.daemon()
+        await w.until(lambda: first.leading and budget(w))
+        gang(w, "a", run_for="25m")
+        await w.until(lambda: w.running("a"))
+        first.kill()
+        await w.clock.sleep(2000)
+        second = w.daemon()
+        await w.until(lambda: second.leading, within=120)
+        await w.clock.sleep(60)
+        told = budget(w)
+        turn = parse_time(told["periodStart"])
+        assert began(w, "a-0") < turn < ended(w, "a-0")
+        assert float(told["gpuSeconds"]) == 8 * (ended(w, "a-0") - turn)
+        left = 20 * HOUR - float(told["rolledOverGpuSeconds"])
+        assert left == 8 * (turn - began(w, "a-0"))
+        await second.stop()
+
+    play(scenario, limit_s=12_000)
+
+
+@pytest.mark.parametrize("said", ["9999-12-31T23:59:59Z", "1970-01-01T00:00:01Z"])
+def test_an_end_that_cannot_be_is_not_believed(play, said):
+    """Charged until the daemon saw it ended; one that did not see it run has nothing to charge after its record."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        queue(w, "q", gpuHours=1000, period="8784h")
+        first = w.daemon()
+        await w.until(lambda: first.leading and budget(w))
+        gang(w, "a", run_for="130s")
+        await w.until(lambda: w.told("a-0").get("status") == "True")
+        await w.clock.sleep(70)
+        recorded = float(budget(w)["gpuSeconds"])
+        assert recorded > 0
+        first.kill()
+        await w.until(
+            lambda: w.client.get("pods", "default", "a-0")["status"]["phase"] == "Succeeded",
+            within=200,
+        )
+        say_ended(w, "a-0", said)
+        for _ in range(2):
+            await w.clock.sleep(600)
+            daemon = w.daemon()
+            await w.until(lambda daemon=daemon: daemon.leading, within=120)
+            await w.clock.sleep(120)
+            assert float(budget(w)["gpuSeconds"]) == recorded
+            daemon.kill()
 
     play(scenario, limit_s=12_000)
 

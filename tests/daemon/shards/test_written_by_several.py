@@ -334,6 +334,45 @@ def test_what_ends_while_nobody_holds_the_first_shard_is_charged(sharded):
     sharded(story, "a", "b")
 
 
+def test_what_ends_while_no_daemon_runs_is_charged_whatever_shard_it_was_in(sharded):
+    async def story(shards):
+        # given a queue whose budget two gangs of two shards use up while all daemons are away
+        world = shards.world
+        await shards.start(nodes=2)
+        shards.queue("team", budget={"gpuHours": "1"})
+        daemons = [shards.daemon(name) for name in shards.names]
+        await world.clock.sleep(5)
+        for name in shards.names:
+            shards.gang(f"in-{name}", 1, queue="team", only=name, run_for="300s")
+        await world.until(lambda: len(world.bound()) == 2, 60)
+        await world.clock.sleep(30)
+        for each in daemons:
+            each.kill()
+        await world.clock.sleep(400)
+
+        # when another comes for one shard, and one for the other after that
+        for name in shards.names:
+            shards.gang(f"late-{name}", 1, queue="team", only=name)
+        shards.daemon("b")
+        await world.clock.sleep(60)
+        shards.daemon("a")
+        await world.clock.sleep(120)
+
+        # then nothing more starts, and the record has what was used by all of them
+        assert len(world.bound()) == 2
+        used = sum(
+            8 * (parse_time(container["state"]["terminated"]["finishedAt"]) - parse_time(each["lastTransitionTime"]))
+            for pod in world.bound()
+            for container in pod["status"]["containerStatuses"]
+            for each in pod["status"]["conditions"]
+            if each["type"] == "PodScheduled"
+        )  # fmt: skip
+        assert used >= 2 * 8 * 300
+        assert float(status(shards)["budget"]["gpuSeconds"]) == used
+
+    sharded(story, "a", "b")
+
+
 def test_gangs_of_a_queue_with_a_budget_start_in_every_shard_until_it_is_used(sharded):
     async def story(shards):
         # given a queue with a budget of which 8 GPUs use 1 in 7.5 minutes

@@ -98,7 +98,7 @@ POD_UNREAD = {
     "generated_claims": "are names alone; whether the claims are there is asked beside the key",
     "extended": "is in the claims of its class, where devices serve any of it",
     "extended_told": "is what was told of an earlier attempt",
-    "slots_error": PLACED, "broken_since": PLACED, "gated": "a gated pod is in no task",
+    "slots_error": PLACED, "broken_since": PLACED, "ended": PLACED, "gated": "a gated pod is in no task",
     "gates": "a gated pod is in no task", "hold": "is the gang's trouble", "strange_keys": TOLD,
     "unschedulable_reason": TOLD, "unschedulable": TOLD, "unschedulable_since": TOLD,
     "nominated": "is the nomination of this very gang, asked for by its key",
