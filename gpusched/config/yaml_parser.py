@@ -164,6 +164,10 @@ class _TooDeepError(Exception):
         self.line = line
 
 
+class _UnreadScalarError(Exception):
+    """A word or number that is not read; its text is why not."""
+
+
 class _YamlBuilder:
     """Turns parser events into nodes; takes exactly the events of what it builds."""
 
@@ -199,11 +203,11 @@ class _YamlBuilder:
     def _aliased(self, anchor: str, line: int) -> YamlNode:
         if not self._rules.as_kubectl:
             self._problems.add(line, f"alias *{anchor}: write the value out again instead")
-            return YamlNode(line, None)
+            return YamlNode(line, None, is_unread=True)
         node = self._anchors.get(anchor)
         if node is None:
             self._problems.add(line, f"alias *{anchor}: nothing before it has this anchor")
-            return YamlNode(line, None)
+            return YamlNode(line, None, is_unread=True)
         return node
 
     def _value(self, event: yaml.Event, depth: int, line: int) -> YamlNode:
@@ -212,7 +216,11 @@ class _YamlBuilder:
         if isinstance(event, yaml.MappingStartEvent):
             return YamlNode(line, self._entries(depth))
         assert isinstance(event, yaml.ScalarEvent)
-        return YamlNode(line, self._scalar(event, line))
+        try:
+            return YamlNode(line, self._scalar(event))
+        except _UnreadScalarError as why:
+            self._problems.add(line, str(why))
+            return YamlNode(line, None, is_unread=True)
 
     def _items(self, depth: int) -> tuple[YamlNode, ...]:
         items = []
@@ -226,7 +234,8 @@ class _YamlBuilder:
             key = self._key(event, depth + 1)
             value = self.node(depth=depth + 1)
             if not isinstance(key.value, str):
-                self._problems.add(key.line, "a key must be text")
+                if not key.is_unread:
+                    self._problems.add(key.line, "a key must be text")
             elif key.value in entries:
                 first = entries[key.value].line
                 self._problems.add(
@@ -243,34 +252,28 @@ class _YamlBuilder:
             return self._node(event, depth)
         return YamlNode(_line(event), event.value)
 
-    def _scalar(self, event: yaml.ScalarEvent, line: int) -> Scalar:
+    def _scalar(self, event: yaml.ScalarEvent) -> Scalar:
         text: str = event.value
         kind = self._resolve(yaml.ScalarNode, text, event.implicit).removeprefix(_TAG)
         if self._rules.as_kubectl and _is_old_form(kind, text):
             return _old_value(kind, text)
-        return self._plain_scalar(kind, text, line)
+        return _plain_scalar(kind, text)
 
-    def _plain_scalar(self, kind: str, text: str, line: int) -> Scalar:
-        match kind:
-            case "null":
-                return None
-            case "bool":
-                if text in {"true", "false"}:
-                    return text == "true"
-                self._problems.add(line, f"{quoted(text)}: write true or false, or quote it")
-                return None
-            case "int":
-                if _INT.fullmatch(text):
-                    return int(text)
-                self._problems.add(line, f"{quoted(text)}: {_not_plain(text)}")
-                return None
-            case "float":
-                if _FLOAT.fullmatch(text):
-                    return float(text)
-                self._problems.add(line, f"{quoted(text)}: {_not_plain(text)}")
-                return None
-            case _:
-                return text
+
+def _plain_scalar(kind: str, text: str) -> Scalar:
+    match kind:
+        case "null":
+            return None
+        case "bool":
+            if text not in {"true", "false"}:
+                raise _UnreadScalarError(f"{quoted(text)}: write true or false, or quote it")
+            return text == "true"
+        case "int" | "float":
+            if not (_INT if kind == "int" else _FLOAT).fullmatch(text):
+                raise _UnreadScalarError(f"{quoted(text)}: {_not_plain(text)}")
+            return int(text) if kind == "int" else float(text)
+        case _:
+            return text
 
 
 def _is_old_form(kind: str, text: str) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -12,6 +12,8 @@ from gpusched.base.errors import ConfigError
 from gpusched.base.limits import CONFIG_PROBLEMS_MAX, FOREIGN_TEXT_MAX
 
 Scalar: TypeAlias = str | int | float | bool | None
+_UNREAD: Final = "\0"
+"""What stands where nothing could be read; in no sentence otherwise, as foreign text is escaped."""
 
 
 @attrs.frozen
@@ -21,10 +23,12 @@ class YamlNode:
     Attributes:
         line: counted from 1.
         value: a scalar, a tuple of nodes, or a dict of entries by key.
+        is_unread: whether it could not be read, which is told already: it has no value.
     """
 
     line: int
     value: Scalar | tuple[YamlNode, ...] | dict[str, YamlEntry]
+    is_unread: bool = False
 
 
 @attrs.frozen
@@ -43,8 +47,12 @@ class ConfigProblems:
     _found: list[tuple[int, str]] = attrs.field(factory=list)
 
     def add(self, line: int, what: str) -> None:
-        """Note one problem; ``what`` is a sentence without its place."""
-        self._found.append((line, what))
+        """Note one problem; ``what`` is a sentence without its place.
+
+        One that says what stands where nothing could be read is left out: why it could not is told already.
+        """
+        if _UNREAD not in what:
+            self._found.append((line, what))
 
     def take(self, other: ConfigProblems) -> None:
         """Note what another reader of the same file found."""
@@ -91,7 +99,7 @@ def describe_value(value: object) -> str:
     """What stands where something else was expected: ``true``, ``"two"``, ``a list``."""
     match value:
         case YamlNode():
-            return describe_value(value.value)
+            return _UNREAD if value.is_unread else describe_value(value.value)
         case bool():
             return "true" if value else "false"
         case None:

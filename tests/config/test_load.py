@@ -90,6 +90,27 @@ def test_where_it_was_written_does_not_count():
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("limits: {sessionWork: 99999999999999999999}", "has more digits than any number here may"),
+        ("limits: {sessionWork: 0x10}", "write a plain decimal, or quote it"),
+        ("cycle: {debounce: 1_000}", "write a plain decimal, or quote it"),
+        ("cycle: 010", "write a plain decimal, or quote it"),
+        ("actions: yes", "write true or false, or quote it"),
+        ("actions: [off]", "write true or false, or quote it"),
+        ("leaderElection: {leaseName: off}", "write true or false, or quote it"),
+        ("prices: {h100: 0x4}", "write a plain decimal, or quote it"),
+        ("users: *who", "alias *who: write the value out again instead"),
+        ("{0x10: 1}", "write a plain decimal, or quote it"),
+    ],
+)
+def test_what_cannot_be_read_is_told_once(text, found):
+    """And not again as nothing where something else was expected."""
+    (told,) = problems(text)
+    assert found in told
+
+
+@pytest.mark.parametrize(
     ("text", "sentence"),
     [
         (
