@@ -171,9 +171,8 @@ class Gang:
     @property
     def done(self) -> bool:
         """Whether its status needs no more changes: it has no active members and is completed."""
-        if self.active:
-            return False
-        return self.pod_group is None or self.pod_group.phase == "Completed"
+        over = self.pod_group is None or self.pod_group.phase == "Completed"
+        return over and not self.active
 
     @property
     def is_told_admitted(self) -> bool:
@@ -252,6 +251,15 @@ class Gang:
         """Its own request and those of all its sub-groups."""
         groups = (*self.sub_groups, *self.parent_groups)
         return (self.topology, *(each.topology for each in groups))
+
+    @cached_property
+    def preferences_end(self) -> tuple[float, ...]:
+        """When it and its sub-groups stop holding out for levels that they prefer, seconds since the epoch."""
+        return tuple(
+            self.created + request.max_wait_ns / 1e9
+            for request in self.topology_requests
+            if request.preferred and request.max_wait_ns
+        )
 
     def missing_in_sub_group(self, part: SubGroup) -> int:
         """Members that a sub-group needs before it is complete."""

@@ -19,10 +19,12 @@ def gangs_to_place(session: Session) -> list[Gang]:
 
 
 def _may_be_placed(session: Session, gang: Gang) -> bool:
-    if not session.outcomes.has_admission(gang):
-        session.outcomes.admit(gang, queue_admission(session, gang))
-    if not session.outcomes.is_admitted(gang):
-        return False
+    admitted = session.outcomes.admitted_keys
+    if gang.key not in admitted:
+        if not session.outcomes.has_admission(gang):
+            session.outcomes.admit(gang, queue_admission(session, gang))
+        if gang.key not in admitted:
+            return False
     if lacks_pods(gang):
         session.outcomes.refuse(
             gang,

@@ -118,8 +118,11 @@ class StartSearch:
         for way in self._ways:
             for part in way.parts:
                 if not part.request.missing:
-                    room = allocatable[:, part.request.columns]
-                    usable |= part.allowed & (how_many_fit(room, part.request.amounts) > 0)
+                    fits = part.allowed.copy()
+                    asked = zip(part.request.columns.tolist(), part.request.amounts, strict=True)
+                    for column, amount in asked:
+                        fits &= allocatable[:, column] >= amount
+                    usable |= fits
         return usable
 
     def lacks_room_or_quota_now(

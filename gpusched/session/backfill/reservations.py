@@ -259,7 +259,7 @@ class Reservations:
         usable = self._pools.learn_usable_rows(gang, lambda: search.usable)
         reserved = None
         if self._may_reserve_more(usable):
-            reserved = self._find_reservation(gang, search, before, overdue=overdue)
+            reserved = self._find_reservation(gang, search, before, usable, overdue=overdue)
         if reserved is not None:
             self._enter_reservation(reserved)
         elif strict:
@@ -267,7 +267,13 @@ class Reservations:
         return reserved
 
     def _find_reservation(
-        self, gang: Gang, search: StartSearch, before: EarlierResult, *, overdue: bool
+        self,
+        gang: Gang,
+        search: StartSearch,
+        before: EarlierResult,
+        usable: Bools,
+        *,
+        overdue: bool,
     ) -> ReservedGang | None:
         reservations, until = self.reservations, self.walltimes.now + self.window_s
         if not before.start and not search.lacks_room_or_quota_now(reservations, until=until):
@@ -279,11 +285,7 @@ class Reservations:
         )
         if reservation is None and overdue:
             reservation = self._find_nearest(gang, search)
-        return (
-            self._make_reserved_gang(gang, reservation, search.usable, due=due)
-            if reservation
-            else None
-        )
+        return self._make_reserved_gang(gang, reservation, usable, due=due) if reservation else None
 
     def _reservation_with_evictions(
         self, gang: Gang, reservations: Sequence[Reservation], *, until: int

@@ -76,6 +76,6 @@ def first_refusal(checks: Sequence[Callable[..., Verdict]], *about: object) -> V
     """ALLOW, or the first answer that refuses; ``about`` are the arguments of each check."""
     for check in checks:
         verdict = check(*about)
-        if verdict.refuses:
+        if verdict is not ALLOW and verdict.refuses:
             return verdict
     return ALLOW

@@ -63,7 +63,7 @@ from gpusched.session.state.nodes.windows.reserved_windows import (
 )
 from gpusched.session.state.order.gang_selection import GangSelection, KeptSelection
 from gpusched.session.state.order.order_keys import OrderKeys
-from gpusched.session.state.order.work_budget import WorkBudget, tenant_of_gang
+from gpusched.session.state.order.work_budget import Tenant, WorkBudget, tenant_of_gang
 from gpusched.session.state.search_records import SearchRecord, search_effort
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.state.statement import Statement
@@ -173,6 +173,8 @@ class Session:
         )
         self.cycle_state = CycleState()
         """What packages above the session keep for its length."""
+        self._tenants: dict[tuple[str, str], Tenant] = {}
+        """By queue and namespace."""
         self._without_room: set[Hashable] = set()
         """Kinds of gangs, by namespace and the nodes that are open to them, that found no room in this session."""
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
@@ -286,9 +288,13 @@ class Session:
         ):
             selection.put_back(gang)
             return False
-        if self.work_budget.may_spend(tenant_of_gang(gang, self.snapshot.queues)):
+        line = (gang.queue, gang.key.namespace)
+        tenant = self._tenants.get(line)
+        if tenant is None:
+            tenant = self._tenants[line] = tenant_of_gang(gang, self.snapshot.queues)
+        if selection.work_budget.may_spend(tenant):
             return True
-        self.gang_selection.defer_gang(gang)
+        selection.defer_gang(gang)
         return False
 
     def note_no_room_for(self, gang: Gang) -> None:

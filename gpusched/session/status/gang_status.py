@@ -73,7 +73,8 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             if not known[1].is_scheduled and not session.nominations.has_nomination(gang):
                 cache.set(gang, known)
         found.append(known[1])
-        found += statuses_of_tree(gang, known[1])
+        if gang.tree:
+            found += statuses_of_tree(gang, known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
     return tuple(found)
 

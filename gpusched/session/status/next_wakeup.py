@@ -12,13 +12,7 @@ def next_wakeup(snapshot: Snapshot) -> float | None:
     Returns:
         Seconds since the epoch, later than the snapshot's ``now``; None when none of these is known.
     """
-    ends = [
-        gang.created + request.max_wait_ns / 1e9
-        for gang in snapshot.gangs
-        if gang.pending
-        for request in gang.topology_requests
-        if request.preferred and request.max_wait_ns
-    ]
+    ends = [end for gang in snapshot.gangs if gang.pending for end in gang.preferences_end]
     for reservation in snapshot.reservations:
         window = reservation.current_window(snapshot.now)
         if window is not None:

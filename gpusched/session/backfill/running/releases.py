@@ -50,8 +50,6 @@ class ReleaseForecast:
         if self._keeps:
             self._running = session.cache.kept.get_or_make(RunningGangs, RunningGangs)
         self._fresh = False
-        self._leaving_known: tuple[int, set[GangKey]] = (0, set())
-        """Number of pods that are evicted, and their gangs."""
 
     @property
     def _devices(self) -> WaitingDevices:
@@ -121,17 +119,8 @@ class ReleaseForecast:
     @property
     def _leaving(self) -> set[GangKey]:
         """Gangs with members that this session evicts."""
-        evicted, placed = self._session.nominations.evicted, self._session.snapshot.placed_gangs
-        if len(evicted) != self._leaving_known[0]:  # they only become more
-            self._leaving_known = (
-                len(evicted),
-                {
-                    key
-                    for key, gang in placed.items()
-                    if any(each.pod.uid in evicted for each in gang.placed)
-                },
-            )
-        return self._leaving_known[1]
+        placed = self._session.snapshot.placed_gangs
+        return {key for key in self._session.nominations.evicted_gangs if key in placed}
 
     def _look_at(self, gang: Gang) -> KnownRelease | None:
         """What is to be known of a gang; None where it changes with time, or with its neighbours."""

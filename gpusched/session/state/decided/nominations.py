@@ -74,6 +74,7 @@ class Nominations:
         self._plans: dict[GangKey, PreemptionDraft] = {}
         self._stops: dict[GangKey, PreemptionDraft] = {}
         self._evicted: set[UID] = set()
+        self._evicted_gangs: set[GangKey] = set()
         self.ended = 0
         """How often nominations of a gang were dropped; else they only become more."""
 
@@ -127,6 +128,11 @@ class Nominations:
         """Pods that leave by what was decided in this session."""
         return self._evicted
 
+    @property
+    def evicted_gangs(self) -> AbstractSet[GangKey]:
+        """Keys of the gangs of these pods."""
+        return self._evicted_gangs
+
     # -- making ------------------------------------------------------------------------------
     def nominate(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str,
@@ -150,7 +156,7 @@ class Nominations:
         self._plans[gang.key] = PreemptionDraft(
             gang, places, evictions, action, reason, message, moves
         )
-        self._evicted.update(each.member.pod.uid for each in evictions)
+        self._note_evicted(evictions)
         self._nominated[gang.key] = places
         self._effects.charge_nominated(gang, places)
         self._effects.announce_started(gang, places)
@@ -187,7 +193,7 @@ class Nominations:
         self._plans[gang.key] = PreemptionDraft(
             gang, (), evictions, action, reason, message, (moved,)
         )
-        self._evicted.update(each.member.pod.uid for each in evictions)
+        self._note_evicted(evictions)
 
     def stop(
         self, gang: Gang, statement: Statement, *, action: str, reason: str, message: str,
@@ -208,7 +214,12 @@ class Nominations:
         self._stops[gang.key] = PreemptionDraft(
             gang, (), evictions, action, reason, message, turn=turn
         )
-        self._evicted.update(each.member.pod.uid for each in evictions)
+        self._note_evicted(evictions)
+
+    def _note_evicted(self, evictions: Iterable[EvictOperation]) -> None:
+        for each in evictions:
+            self._evicted.add(each.member.pod.uid)
+            self._evicted_gangs.add(each.gang.key)
 
     # -- taking back -------------------------------------------------------------------------
     def take_back(self, gang: Gang, statement: Statement) -> None:

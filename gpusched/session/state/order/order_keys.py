@@ -80,7 +80,7 @@ class OrderKeys:
         shared = kind is not None and self.shared_by_class
         item: Hashable = kind if shared else gang.key
         state = self._accounts.state_key()
-        if self._failed.get(gang.key) == state:
+        if self._failed and self._failed.get(gang.key) == state:
             return None
         known = self._gangs.get(item)
         if known is None or known[0] != state:
@@ -103,7 +103,7 @@ class OrderKeys:
         kind = self._kinds.class_of(gang) if self._queue_keys_are_shared else None
         item = (node.queue.name, gang.key if kind is None else kind)
         state = self._accounts.state_key()
-        if self._failed.get((node.queue.name, gang.key)) == state:
+        if self._failed and self._failed.get((node.queue.name, gang.key)) == state:
             return None
         known = self._queues.get(item)
         if known is None or known[0] != state:
