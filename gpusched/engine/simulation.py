@@ -213,18 +213,27 @@ def run_simulation(case: SimulationCase) -> RunRecord:
         InvariantBroken: what was decided cannot be carried out: a bug.
     """
     with gpu_resources_in_force(case.config.gpu_resources):
-        return Simulation(case).run()
+        return Simulation(case, tells_starts=case.decided is not None).run()
 
 
 class Simulation:
-    """One run: either ``run`` is called, once, or ``begin`` and then ``go_on`` as often as something is left."""
+    """One run: either ``run`` is called, once, or ``begin`` and then ``go_on`` as often as something is left.
 
-    def __init__(self, case: SimulationCase) -> None:
+    Args:
+        case: what is simulated.
+        tells_starts: whether sessions work out when gangs that wait are expected to start. Nothing is decided by that
+            but by what a PodGroup's status says of it, so that where nobody sees decisions, and as long as there is no
+            PodGroup, it may be left out.
+    """
+
+    def __init__(self, case: SimulationCase, *, tells_starts: bool = True) -> None:
         config = case.config
         self.case = case
         self.cache = Cache(config.scheduler_names)
         self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())
         self.cache.use_limits(config.limits)
+        self._tells_starts = tells_starts
+        self._limits_untold = attrs.evolve(config.limits, start_estimates=0)
         self.cache.use_priority_rules(config)
         self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
         self._owners = SimulatedControllers(self.world)
@@ -353,6 +362,9 @@ class Simulation:
         self._begun, self._idle_at = None, None
         changes = self._changes
         self.cache.rounds = self._rounds.begin_session(changes, self.cache.rounds, now=world.wall)
+        if not self._tells_starts:  # not by its method: it is no change to decide about
+            told = bool(self.cache.groups.items)
+            self.cache.limits = config.limits if told else self._limits_untold
         snapshot = self.cache.take_snapshot(world.wall)
         self._snapshot = snapshot
         self._guard.begin_session()

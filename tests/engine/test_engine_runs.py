@@ -7,10 +7,10 @@ import random
 import attrs
 import pytest
 
-from gpusched.engine.run_record import LifeEnd
-from gpusched.engine.simulation import Arrival
+from gpusched.engine.run_record import LifeEnd, RunRecord
+from gpusched.engine.simulation import Arrival, Simulation, SimulationCase
 from gpusched.lab.simulate.traces.model import TraceJob
-from gpusched.lab.simulate.traces.workload import JobShape, job_manifest
+from gpusched.lab.simulate.traces.workload import JobShape, job_arrivals, job_manifest
 from tests.engine.engine_cases import QUICK, cluster, job, of, run
 
 PRIORITY = {
@@ -198,3 +198,43 @@ def test_a_job_that_was_started_keeps_its_room_from_who_is_looked_at_later() -> 
     # Then the Job has the node, and the other one comes after it
     assert of(record, "whole").started == pytest.approx(0, abs=1)
     assert of(record, "small").started == pytest.approx(61, abs=5)
+
+
+GROUP = {
+    "apiVersion": "scheduling.gpusched.io/v1alpha1",
+    "kind": "PodGroup",
+    "metadata": {"name": "none", "namespace": "trace"},
+    "spec": {"minMember": 1, "queue": "a"},
+}
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_starts_that_nobody_reads_are_not_worked_out(reads: bool) -> None:
+    """When a gang is expected to start is left out where no one sees it, and a PodGroup's status cannot tell it."""
+
+    def played(*, tells_starts: bool) -> tuple[RunRecord, int]:
+        """The record, and the most starts that a session told."""
+        told: list[int] = []
+
+        def enough(_sessions: int) -> bool:
+            told.append(len(simulation.cache.expected_starts.estimates))
+            return False
+
+        jobs = [job("first", 0, 100, 8), job("gang", 5, 50, 16)]
+        case = SimulationCase(
+            name="test",
+            config=QUICK,
+            objects=[*cluster(2), *([GROUP] if reads else [])],
+            arrivals=job_arrivals(jobs, JobShape(told="truth")),
+            enough=enough,
+        )
+        simulation = Simulation(case, tells_starts=tells_starts)
+        return simulation.run(), max(told)
+
+    # Given a job of a known end, for which a gang waits; with a PodGroup there, and without
+    record, most = played(tells_starts=True)
+    # When it is played so that nobody sees decisions
+    unseen, most_unseen = played(tells_starts=False)
+    # Then starts are told where they are read again alone, and everything happens in the same way
+    assert (most, most_unseen) == (1, 1 if reads else 0)
+    assert unseen == record
