@@ -19,7 +19,6 @@ import numpy as np
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
-from gpusched.base.limits import COLUMN_MAX
 from gpusched.session.backfill.running.release_order import (
     FlatReleases,
     Release,
@@ -85,10 +84,12 @@ class ReservationTable:
         more = copy(self)
         more.reservations = tuple(reservations)
         for reservation in reservations[known:]:
-            size = len(reservation.rows)
-            more.starts = np.append(more.starts, np.full(size, reservation.start, dtype=np.int64))
-            more.ends = np.append(more.ends, np.full(size, reservation.end, dtype=np.int64))
-            more.rows = np.append(more.rows, reservation.rows)
+            span = np.repeat(
+                [[reservation.start], [reservation.end]], len(reservation.rows), axis=1
+            )
+            more.starts = np.concatenate([more.starts, span[0]])
+            more.ends = np.concatenate([more.ends, span[1]])
+            more.rows = np.concatenate([more.rows, reservation.rows])
             more.amounts = np.concatenate([more.amounts, reservation.amounts])
         more.begins = sorted(
             {*self.begins, *(reservation.start for reservation in reservations[known:])}
@@ -472,9 +473,14 @@ def _moments_that_fit_part(free: Ints, part: EqualMembers) -> Bools:
     ask = part.request
     if ask.missing:
         return np.zeros(len(free), dtype=np.bool_)
-    if ask.amounts.size:
-        fits = (free[:, part.allowed][:, :, ask.columns] // ask.amounts).min(axis=2)
-    else:
-        fits = np.full((len(free), int(part.allowed.sum())), COLUMN_MAX, dtype=np.int64)
-    enough: Bools = np.clip(fits, 0, part.count).sum(axis=1) >= part.count
+    wanted = list(zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True))
+    some: Bools = np.repeat(part.allowed[np.newaxis], len(free), axis=0)
+    # In a full cluster few rows take one: how many they take is asked of those alone.
+    for column, amount in wanted:
+        some &= free[:, :, column] >= amount
+    moments, rows = np.nonzero(some)
+    fits: Ints = np.full(len(rows), part.count, dtype=np.int64)
+    for column, amount in wanted:
+        np.minimum(fits, free[moments, rows, column] // amount, out=fits)
+    enough: Bools = np.bincount(moments, fits, minlength=len(free)) >= part.count
     return enough

@@ -14,7 +14,6 @@ import attrs
 from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.pod.pod import PodClass
-from gpusched.arrays.columns import Bools
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.running.release_order import FOREVER
@@ -128,9 +127,10 @@ class GpuHolders:
         self._told += 1
         rows = self._session.class_info(pod_class).class_fit.fixed
         found = []
+        on = None if rows.all() else rows.tolist()
         for each in self._largest_holders(pod_class.gpu):
             self._session.on_gang(each.key)  # a fault is put down to whom it is about
-            amount = _amount_on(each.key, each.rows, rows)
+            amount = _amount_on(each.key, each.rows, on)
             if amount and each.key != gang.key:
                 found.append((amount, each))
         self._session.on_gang(gang.key)
@@ -228,9 +228,11 @@ def _text(found: list[tuple[int, _Holding]], gpu: str) -> str:
     return joint.join(parts) + more + end
 
 
-def _amount_on(_key: GangKey, held: Counter[int], rows: Bools) -> int:
-    """Base units that a gang holds on some rows; the key tells whom a fault in here is about."""
-    return sum(amount for row, amount in held.items() if rows[row])
+def _amount_on(_key: GangKey, held: Counter[int], on: Sequence[bool] | None) -> int:
+    """Base units that a gang holds on some rows, None for all; the key tells whom a fault in here is about."""
+    if on is None:
+        return sum(held.values())
+    return sum(amount for row, amount in held.items() if on[row])
 
 
 def _name(key: GangKey) -> str:

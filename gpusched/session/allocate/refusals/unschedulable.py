@@ -136,7 +136,8 @@ class Shortage:
         for number, (_, rows) in enumerate(wanting):
             kinds |= rows.astype(np.int64) << number
         found = []
-        for kind, count in Counter(kinds[full].tolist()).items():
+        there, counts = np.unique(kinds[full], return_counts=True)
+        for kind, count in zip(there.tolist(), counts.tolist(), strict=True):
             words = [text for number, (text, _) in enumerate(wanting) if kind >> number & 1]
             found.append((count, _joined_wants(words) if words else self._unexplained_text()))
         return found
@@ -216,7 +217,9 @@ def never_fits(pod_class: PodClass, node_usage: NodeUsage, allowed: Bools) -> st
         if not amount:
             continue
         column = nodes.columns.get(name)
-        largest = int(nodes.allocatable[allowed, column].max()) if column is not None else 0
+        largest = 0
+        if column is not None:
+            largest = int(nodes.allocatable[:, column].max(where=allowed, initial=0))
         if not largest:
             return f"no allowed node offers {name}{_accelerators_text(node_usage, allowed, name)}"
         if amount > largest:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_share import shared_resource
@@ -94,7 +93,9 @@ class ReleaseForecast:
         began = self._walltimes.start_of_running(self._session.snapshot.placed_gangs[known.gang])
         assert began is not None, "its end was known"
         end = self._walltimes.end_of_late(known.gang, known.time, known.time - int(began))
-        return attrs.evolve(known, time=end) if end < FOREVER else None
+        if end >= FOREVER:
+            return None
+        return Release(end, known.rows, known.amounts, known.gang, known.path, known.requests)
 
     # -- what is kept from the sessions before ---------------------------------------------------
     @property
