@@ -69,6 +69,7 @@ def _nothing(*_args: object) -> None:
         (kept_refusals, "_rows_used_otherwise", lambda _one, _other: [], 1000),
         (kept_refusals, "_same_nodes", lambda _one, _other: True, 1000),
         (KeptRefusals, "_holds", lambda *_args: True, 1000),
+        (KeptRefusals, "_is_told_anew", lambda *_args: True, 1000),
     ],
 )
 def test_planted_errors_are_found(
@@ -101,8 +102,8 @@ def test_a_gang_is_not_tried_again_where_nothing_changed_for_it(
     assert found[:1] == [False], "a node is another, so that nothing is kept"
 
 
-def test_what_is_told_follows_the_nodes(given: Given) -> None:
-    """Given a gang that is told what each node lacks, when a node lacks something else, then it is told that."""
+def test_what_is_told_follows_the_nodes(given: Given, found: list[bool]) -> None:
+    """Given a gang that is told what each node lacks, when a node lacks something else, then it is told that without an attempt."""
     given.nodes(1, gpus=8, cpu=4000)
     given.pod("a", node="node-0", gpus=4, slots=0b1111, cpu=100, plan="p")
     given.pod("b", node="node-0", cpu=3000, plan="p")
@@ -110,5 +111,8 @@ def test_what_is_told_follows_the_nodes(given: Given) -> None:
     given.when.one_session()
     assert f"1 lacks free {entities.GPU} and cpu;" in given.then.why("waits")
     given.gone("b")
+    found.clear()
     given.when.one_session()
     assert f"1 lacks free {entities.GPU};" in given.then.why("waits")
+    assert found
+    assert all(found)

@@ -2,7 +2,8 @@
 
 A gang of equal members is refused where the nodes have room for too few of them. What it is told then follows from
 how many fit each node and from what full nodes lack, and from nothing else. So it is refused again, in the same
-words, as long as both stay on every node: only nodes whose use changed since are looked at.
+words, as long as both stay on every node: only nodes whose use changed since are looked at. Where they do not stay, but
+nodes have room for too few all the same, it is refused in new words, without another attempt.
 
 Kept is nothing that rests on more: members of several kinds, topologies, rules between pods, devices, shares of
 GPUs, NUMA nodes, nodes that are spared or closed, filters that failed or that tell more than their reason. All of
@@ -24,7 +25,8 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Ints, NodeColumns, RequestVector, how_many_fit
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.equivalence_cache import equivalence_class_of
-from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.node_sets import ALL_NODES, Unschedulable
+from gpusched.session.allocate.refusals.unschedulable import explain_shortage
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.nodes.class_info import PodClassInfo
@@ -50,6 +52,7 @@ class _KeptRefusal:
         units: of work that the attempt was charged for.
         request: of one member.
         most: members of the gang.
+        counted: whether it was told by counting alone that nodes have room for too few.
         gpus: that one member requests.
         states: of all nodes, int32, shape (nodes,); see ``_node_states``.
         seen: the moment at which the nodes had these, as ``KeptRefusals`` counts.
@@ -59,6 +62,7 @@ class _KeptRefusal:
     units: int
     request: RequestVector
     most: int
+    counted: bool
     gpus: int
     states: Ints
     seen: int
@@ -88,7 +92,9 @@ class KeptRefusals:
             return None
         self._follow(session)
         kept = self._by_class.get(key)
-        if kept is None or not self._holds(session, kept):
+        if kept is None:
+            return None
+        if not self._holds(session, kept) and not self._is_told_anew(session, gang, kept):
             return None
         self._by_class.move_to_end(key)
         session.work_budget.spend_units(kept.units)
@@ -122,8 +128,11 @@ class KeptRefusals:
         self._note_touched()
         states = _node_states(session, info.request, most, gpus, None)
         states[~info.class_fit.allowed] = _REFUSED
+        counted = (
+            int(fits.sum()) < gang.members_at_start and _told_by_counting(session, gang) == refusal
+        )
         self._by_class[key] = _KeptRefusal(
-            refusal, units, info.request, most, gpus, states, self._moment
+            refusal, units, info.request, most, counted, gpus, states, self._moment
         )
         self._by_class.move_to_end(key)
         if len(self._by_class) * len(states) > KEPT_NUMBERS_MAX:
@@ -167,6 +176,28 @@ class KeptRefusals:
                 return False
         kept.seen = self._moment
         return True
+
+    def _is_told_anew(self, session: Session, gang: Gang, kept: _KeptRefusal) -> bool:
+        """Take in what nodes are now to gangs that still find room for too few; whether they do."""
+        if not kept.counted:
+            return False
+        class_fit = session.class_info(gang.pod_sets[0].pod_class).class_fit
+        if class_fit.count_fitting(most=kept.most) >= gang.members_at_start:
+            return False
+        refusal = _told_by_counting(session, gang)
+        if refusal.reason not in _ROOM:
+            return False
+        rows = np.flatnonzero((self._last_changed > kept.seen) & (kept.states != _REFUSED))
+        kept.states[rows] = _node_states(session, kept.request, kept.most, kept.gpus, rows)
+        kept.refusal, kept.seen = refusal, self._moment
+        return True
+
+
+def _told_by_counting(session: Session, gang: Gang) -> Unschedulable:
+    """What a gang of equal members is told for which nodes have room for too few."""
+    pod_set = gang.pod_sets[0]
+    count = gang.members_at_start
+    return explain_shortage(session, pod_set, count, ALL_NODES, pod=pod_set.pods[0])
 
 
 _ROOM: Final = (Reason.INSUFFICIENT_RESOURCES, Reason.NO_FEASIBLE_NODE)
