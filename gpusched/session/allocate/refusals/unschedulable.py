@@ -63,8 +63,15 @@ class Shortage:
     where: str = ""
     placed: int | None = None
 
-    def reason_and_sentence(self, count: int) -> tuple[Reason, str]:
-        """Reason and sentence for so many pods that do not all fit."""
+    def reason_and_sentence(
+        self, count: int, causes: list[tuple[int, str]] | None = None
+    ) -> tuple[Reason, str]:
+        """Reason and sentence for so many pods that do not all fit.
+
+        Args:
+            count: of the pods.
+            causes: what ``refusal_causes`` says, where that is known.
+        """
         total = len(self.node_usage.nodes) if self.within is None else int(self.within.sum())
         failed = self.failed_filters_text()
         if failed:
@@ -78,7 +85,11 @@ class Shortage:
         if fit is None:
             fit = self.class_fit.count_fitting(self.within, most=count)
         message = insufficient_room_message(
-            asked, fit=fit, total=total, refused=self.refusal_causes(), where=self.where
+            asked,
+            fit=fit,
+            total=total,
+            refused=self.refusal_causes() if causes is None else causes,
+            where=self.where,
         )
         never = never_fits(self.pod_class, self.node_usage, self.class_fit.fixed)
         if never:
@@ -548,4 +559,26 @@ def explain_shortage(
         where=area.where,
         placed=placed if info.gate is not None else None,
     )
-    return Unschedulable(*shortage.reason_and_sentence(count))
+    plain = area.rows is None and info.gate is None and not pod_set.pod_class.claims
+    causes = _causes_on_all_nodes(session, shortage) if plain else None
+    return Unschedulable(*shortage.reason_and_sentence(count, causes))
+
+
+def _causes_on_all_nodes(session: Session, shortage: Shortage) -> list[tuple[int, str]] | None:
+    """Why nodes take no more pods of a class, counted once as long as nothing moves; None where a filter tells more."""
+    for each, rows in zip(shortage.filters, shortage.refused, strict=True):
+        if (each.detail is not None or each.failed) and rows.any():
+            return None
+    known = session.cycle_state.get_or_make(_KnownCauses, _KnownCauses).of_class
+    moved = len(session.node_usage.touched_rows)
+    found = known.get(shortage.class_fit)  # another one on other nodes
+    if found is None or found[0] != moved:
+        found = known[shortage.class_fit] = (moved, shortage.refusal_causes())
+    return found[1]
+
+
+class _KnownCauses:
+    """Causes by class, each with how much had moved in the session when they were counted."""
+
+    def __init__(self) -> None:
+        self.of_class: dict[ClassFit, tuple[int, list[tuple[int, str]]]] = {}
