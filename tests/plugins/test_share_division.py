@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+import attrs
 import pytest
 from gpusched_plugins.queues.fairshare.division import BEND_ONE, USAGE_ONE, Stake, divide_fairly
 from hypothesis import given as generated
@@ -300,3 +301,13 @@ def test_two_hundred_queues_are_divided_in_few_rounds():
     stakes = [Stake(uid=f"q{n:03}", wants=2 ** (n % 40), weight=1 + n % 7) for n in range(200)]
     due = divide_fairly(10**12, stakes, unit=1)
     assert sum(due) == 10**12
+
+
+@settings(max_examples=150, deadline=None)
+@generated(st.integers(0, 60), siblings(), st.integers(1, 9), st.booleans())
+def test_where_there_is_enough_everybody_is_due_what_it_wants(spare, stakes, unit, by_class):
+    """What ``Shares`` answers without a division, where all weigh something and nothing is bent."""
+    weighing = [attrs.evolve(each, weight=each.weight + 1) for each in stakes]
+    most = [max(each.guarantee, each.wants) for each in weighing]
+    total = sum(most) + spare
+    assert divide_fairly(total, weighing, unit=unit, by_class=by_class) == most

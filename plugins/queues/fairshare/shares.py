@@ -7,7 +7,7 @@ way round.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 from gpusched_plugins.queues.fairshare.division import USAGE_ONE, Stake, divide_fairly
@@ -136,11 +136,18 @@ class Shares:
         used = [dict(self._view.usage(name).average) if self._bend.bend else {} for name in names]
         for name in names:
             self._due[name] = {}
+        all_weigh = not self._bend.bend and all(node.queue.weight > 0 for node in nodes)
         for resource, total in amounts.items():
             if not any(guarantees) and not any(asks.get(resource) for asks in wanted):
                 for name in names:
                     self._due[name][resource] = 0
                 continue
+            if all_weigh and resource not in self.dimensions:
+                most = _most_of_each(wanted, guarantees, limits, resource)
+                if sum(most) <= total:  # as the rounds of a division would come to
+                    for name, share in zip(names, most, strict=True):
+                        self._due[name][resource] = share
+                    continue
             stakes = self._stakes(
                 nodes,
                 wanted,
@@ -251,6 +258,19 @@ class Shares:
             if smallest:
                 limits[name] = tuple(sorted(smallest.items()))
         return limits
+
+
+def _most_of_each(
+    wanted: Sequence[Mapping[str, int]],
+    guarantees: Sequence[Mapping[str, int]],
+    limits: Sequence[Mapping[str, int]],
+    resource: str,
+) -> list[int]:
+    """What siblings want of a resource within their limits, and what is guaranteed to them where that is more."""
+    return [
+        max(kept.get(resource, 0), min(asks.get(resource, 0), limit.get(resource, UNLIMITED)))
+        for asks, kept, limit in zip(wanted, guarantees, limits, strict=True)
+    ]
 
 
 def deserved_amount(node: QueueNode, resource: str, total: int) -> int | None:
