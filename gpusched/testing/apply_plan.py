@@ -18,6 +18,7 @@ from gpusched.api.gang.turn_record import TURN, TurnRecord, later_turn, parse_tu
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion, parse_time
 from gpusched.api.pod.pod import Pod
 from gpusched.cache.cache import Cache
+from gpusched.cache.gangs.expected_pods import is_expected_uid
 from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.state.plan import (
@@ -145,6 +146,8 @@ class PlanApplication:
 
     def _promise(self, claim: PreemptionPlan) -> None:
         for _, uid, node in claim.nominations:
+            if is_expected_uid(uid):  # of a Job that has not made it yet
+                continue
             pod = self.cache.find_pod(uid)
             assert pod is not None
             self.cache.put_pod(

@@ -14,7 +14,9 @@ from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import wait
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
+from tests.populations import WHOLE
 from tests.session.state.kept_histories import KeptHistory, config
+from tests.session.state.wide_histories import WideHistory
 
 HISTORIES = 6
 STEPS = 3
@@ -36,6 +38,20 @@ def test_kept_sessions_decide_what_new_ones_would(shard):
                 kept += decision.kept
             history.change()
     assert kept > HISTORIES
+
+
+@pytest.mark.parametrize("seed", range(200 if WHOLE else 5))
+def test_nothing_kept_changes_what_is_decided_about_any_kind_of_gang(seed):
+    """Given histories with a tree of queues, users, pools, budgets and all kinds of gangs, then sessions are as anew."""
+    history = WideHistory(seed)
+    for _ in range(STEPS):
+        decision = history.settle()
+        for _ in range(LOOKS):
+            history.pass_time(decision)
+            decision = history.decide()
+            assert decision.faults == ()
+            assert history.differences(decision) == []
+        history.change()
 
 
 def test_a_session_is_kept_until_a_gang_ends(given):
