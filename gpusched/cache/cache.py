@@ -116,6 +116,8 @@ class Cache:
         self.on_pod_gone: list[Callable[[UID], None]] = []
         self.on_change: list[Callable[[], None]] = []
         """Called after every change that a decision may depend on."""
+        self.alone = False
+        """Whether the last change told of one pod that waits and is a gang of its own, complete."""
         self.on_echo: list[Callable[[], None]] = []
         """Called after a change that only status depends on, such as our own writes shown back."""
 
@@ -154,7 +156,7 @@ class Cache:
             for listener in self.on_pod:
                 listener(item)
             if not same and self._concerns(pod):
-                self._changed(echo=expected)
+                self._changed(echo=expected, alone=not pod.node and gang_key_of(pod).kind == "Pod")
         elif known is None or pod_for_others(known) != pod_for_others(item):
             self._changed()
 
@@ -203,14 +205,12 @@ class Cache:
         self.drop_pod(item.key)
         self.charged[item.key] = item
         sealed = item.charge is not None and self.seal.fits(item.uid, item.charge)
-        held = holdings.rejected_holding(item, sealed=sealed)
-        if held is not None:
+        if (held := holdings.rejected_holding(item, sealed=sealed)) is not None:
             self._enter_holding(held)
         self._changed()
 
     def _forget_rejected(self, key: ObjectKey) -> None:
-        rejected = self.charged.pop(key, None)
-        if rejected is not None:
+        if (rejected := self.charged.pop(key, None)) is not None:
             self.ledger.release_pod(rejected.uid)
 
     def _charge_pod(self, pod: Pod) -> None:
@@ -390,12 +390,11 @@ class Cache:
     def put_group(self, key: ObjectKey, item: PodGroup | Rejected) -> None:
         """A PodGroup appeared or changed."""
         known = self.groups.items.get(key)
-        echo = same_spec(known, item)
         self.groups.put(key, item)
         self._share_claims(key, known)
         self.families.mark_group_changed("PodGroup", key)
         if self.families.takes_gang(GangKey("PodGroup", *key)):
-            self._changed(echo=echo)
+            self._changed(echo=same_spec(known, item))
 
     def drop_group(self, key: ObjectKey) -> None:
         """A PodGroup is gone; its unbound pods wait."""
@@ -533,7 +532,8 @@ class Cache:
         for gang in gangs:
             self.families.mark_changed(gang)
 
-    def _changed(self, *, echo: bool = False) -> None:
+    def _changed(self, *, echo: bool = False, alone: bool = False) -> None:
+        self.alone = alone
         for listener in self.on_echo if echo else self.on_change:
             listener()
 

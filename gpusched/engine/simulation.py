@@ -19,6 +19,7 @@ import attrs
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.clock import EPOCH
+from gpusched.base.debounce import QUIET_SHARE, Debounce
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
@@ -137,8 +138,6 @@ def _gang(job: JobLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
             yield BrokenInvariant(at=at, invariant="gangs", sentence=sentence)
 
 
-_QUIET_SHARE: Final = 4
-"""As in the daemon: a quarter of the debounce without any change ends it."""
 _IDLE_MAX_S: Final = 6 * 3600.0
 """While gangs wait and nothing changes, sessions follow each other ever more slowly, up to this.
 
@@ -252,7 +251,7 @@ class Simulation:
         """When the gang of ``until_started`` had its minimum, seconds since the beginning."""
         self._begun: float | None = None
         """When the first change came that no session has seen yet."""
-        self._last = 0.0
+        self._debounce = Debounce()
         self._idle_at: float | None = None
         self._idle_s = config.cycle.max_period_s
         self._is_session = False
@@ -342,7 +341,11 @@ class Simulation:
         self._changes += 1
         if self.world.muted or (self.world.ending and self._nobody):
             return
-        self._last = self.world.now
+        self._debounce.note_change(
+            self.world.now,
+            self.case.config.cycle.debounce_s,
+            alone=self.cache.alone and self._begun is None,
+        )
         if self._begun is None:
             self._begun = self.world.now
 
@@ -350,8 +353,7 @@ class Simulation:
         """When the next session is due by what is known now."""
         if self._begun is None:
             return self._idle_at
-        debounce_s = self.case.config.cycle.debounce_s
-        at = min(self._begun + debounce_s, self._last + debounce_s / _QUIET_SHARE)
+        at = self._debounce.ends_at(self._begun, self.case.config.cycle.debounce_s)
         if self.case.step_s:
             at = self._begun + self.case.step_s
         return at if self._idle_at is None else min(at, self._idle_at)
@@ -429,7 +431,7 @@ class Simulation:
         idle = world.now + self._idle_s
         if following.after_s is not None:
             idle = world.now + max(
-                following.after_s, self.case.config.cycle.debounce_s / _QUIET_SHARE
+                following.after_s, self.case.config.cycle.debounce_s / QUIET_SHARE
             )
         self._idle_at = idle if self._idle_at is None else min(idle, self._idle_at)
         if following.after_s is None:

@@ -107,6 +107,7 @@ class SimulatedWorld:
 
     def wake_now(self) -> None:
         """Decide again although nothing has changed."""
+        self.cache.alone = False
         for listener in self.cache.on_change:
             listener()
 

@@ -35,6 +35,25 @@ def test_a_job_starts_at_once_where_there_is_room_and_ends_after_its_time() -> N
     assert not record.broken
 
 
+def test_a_pod_that_comes_alone_starts_at_once_and_two_are_waited_for() -> None:
+    """As in the daemon: a pod is waited for by nobody, and more of them by a quarter of the debounce."""
+
+    def bare(name: str) -> dict[str, object]:
+        limits = {"nvidia.com/gpu": "1"}
+        container = {"name": "main", "image": "i", "resources": {"limits": limits}}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": name, "namespace": "trace"},
+            "spec": {"schedulerName": "gpusched", "containers": [container]},
+        }
+
+    arrivals = [Arrival(50, (bare("alone"),)), Arrival(100, (bare("one"), bare("two")))]
+    record = run([], cluster(1), more=arrivals)
+    bound = {pod.name: pod.bound for pod in record.pods}
+    assert bound == {"alone": 50, "one": 100.005, "two": 100.005}
+
+
 def test_a_gang_waits_as_a_whole_and_says_why() -> None:
     """A gang of two nodes starts when both are free, in the moment the second becomes free."""
     # Given two nodes, one of which is taken for 100 s

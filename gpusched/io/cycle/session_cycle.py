@@ -16,6 +16,7 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.base.clock import Clock
+from gpusched.base.debounce import Debounce
 from gpusched.base.errors import Fenced, InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_builder import count_error_message
@@ -66,8 +67,6 @@ from gpusched.session.status.foreign_names import ForeignNames
 from gpusched.session.status.next_wakeup import next_wakeup
 
 _DUE_LEAST_S: Final = 0.02
-_QUIET_SHARE: Final = 4
-"""A quarter of the debounce without any change ends it early: a lone pod need not wait."""
 _log = Logger(__name__)
 
 
@@ -159,7 +158,7 @@ class SessionCycle:
         self._remembered = False
         self._trouble = RetryBackoff(random.Random(0))  # noqa: S311 - a wait, no secret
         self._changed = asyncio.Event()
-        self._last_change = 0.0
+        self._debounce = Debounce()
         self._due: float | None = None
         self._thread = None if inline else WorkerThread("session")
         self._solver = solver
@@ -194,7 +193,7 @@ class SessionCycle:
         self._changes = 0
         """Changes that a decision may depend on."""
         self._rounds, self._work_times = RoundProgress(), 1
-        cache.on_change.append(self.wake)
+        cache.on_change.append(self._note_change)
         cache.on_echo.append(self._following.note_status)
 
     def wake(self) -> None:
@@ -202,8 +201,17 @@ class SessionCycle:
         self._changes += 1
         self._wake_now()
 
-    def _wake_now(self) -> None:
-        self._last_change = self._clock.monotonic()
+    def _note_change(self) -> None:
+        self._changes += 1
+        self._wake_now(alone=self._cache.alone)
+
+    def _wake_now(self, *, alone: bool = False) -> None:
+        """A session soon; at once where nothing but one pod has come."""
+        self._debounce.note_change(
+            self._clock.monotonic(),
+            self.rules.config.cycle.debounce_s,
+            alone=alone and not self._changed.is_set(),
+        )
         self._changed.set()
 
     @property
@@ -256,10 +264,9 @@ class SessionCycle:
             return
         self._changed.clear()
         begun = self._clock.monotonic()
-        quiet_s = cycle.debounce_s / _QUIET_SHARE
         while True:
             now = self._clock.monotonic()
-            rest_s = min(begun + cycle.debounce_s, self._last_change + quiet_s) - now
+            rest_s = self._debounce.ends_at(begun, cycle.debounce_s) - now
             if rest_s <= 0:
                 self._changed.clear()
                 return

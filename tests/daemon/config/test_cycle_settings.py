@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -114,6 +115,52 @@ def test_sessions_grow_while_a_burst_starts() -> None:
     run_virtual(live)
     assert len(accepting.gangs) == 201
     assert times == [1, 2, 4, 5, 1]
+
+
+def sessions_after(*happens: tuple[float, Callable[[Given], object]]) -> list[float]:
+    """When sessions begin after things that happen in a cluster at rest, each so many seconds after the first one."""
+    c = Given().nodes(4, gpus=8).group("pair", min_member=2)
+    began: list[float] = []
+
+    async def live(clock: Any) -> None:
+        cycle = make_cycle(c, DEFAULT, Telemetry(), Accepting(), clock)
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        await asyncio.sleep(1.0)
+        first = clock.monotonic()
+        cycle.shown.append(lambda *_: began.append(round(clock.monotonic() - first, 4)))
+        for at, happen in happens:
+            await asyncio.sleep(first + at - clock.monotonic())
+            happen(c)
+        await asyncio.sleep(0.15)
+        task.cancel()
+
+    run_virtual(live)
+    return began
+
+
+def test_a_pod_that_comes_alone_after_a_rest_waits_for_no_others() -> None:
+    """Its session begins at once; those of more that come meanwhile are decided together, as ever."""
+
+    def single(c: Given) -> object:
+        return c.pod(f"p-{len(c.cache.pods)}", gpus=1)
+
+    assert sessions_after((0.0, single)) == [0.0]
+    assert sessions_after((0.0, single), (0.05, single)) == [0.0, 0.05]
+    later = ((number / 1000, single) for number in range(1, 8))
+    assert sessions_after((0.0, single), *later) == [0.0, 0.012]
+    assert sessions_after((0.0, lambda c: (single(c), single(c)))) == [0.005]
+
+
+def test_what_may_be_the_first_of_several_changes_is_waited_for() -> None:
+    """A member of a gang, a node or a group: more of the kind is likely to follow."""
+
+    def member(c: Given) -> object:
+        return c.pod(f"m-{len(c.cache.pods)}", group="pair", gpus=1)
+
+    assert sessions_after((0.0, member), (0.002, member)) == [0.007]
+    assert sessions_after((0.0, lambda c: c.node("more", gpus=8))) == [0.005]
+    assert sessions_after((0.0, lambda c: c.group("other", min_member=2))) == [0.005]
 
 
 @pytest.mark.parametrize(("solver", "gangs"), [("cpsat", 1), ("greedy", 0)])
