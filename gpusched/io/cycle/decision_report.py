@@ -47,6 +47,31 @@ class DecisionReport:
         self._told: set[str] = set()
         self._counted: dict[str, tuple[Resources, Resources, tuple[int, int] | None]] = {}
 
+    def report_times(
+        self,
+        decision: Decision,
+        took: Sequence[tuple[str, float]],
+        *,
+        session_s: float,
+        began: float,
+    ) -> None:
+        """Seconds of a session, of its actions, which followed each other, and of its searches.
+
+        Args:
+            decision: what the session came to.
+            took: each action with its seconds.
+            session_s: of the session.
+            began: when, seconds since the epoch.
+        """
+        telemetry = self._telemetry
+        for action, seconds in took:
+            telemetry.cycle(action, seconds)
+            telemetry.tracing.finished(action, began=began, ended=began + seconds)
+            began += seconds
+        for each in decision.searches:
+            telemetry.solver(str(each.outcome), each.seconds, each.gap)
+        telemetry.cycle("session", session_s)
+
     def report_decision(self, decision: Decision, session_cache: SessionCache) -> None:
         """Set the metrics of a decision, and log what failed in it."""
         self._telemetry.replace_pending(decision.waiting)

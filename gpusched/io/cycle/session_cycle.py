@@ -67,6 +67,8 @@ from gpusched.session.status.foreign_names import ForeignNames
 from gpusched.session.status.next_wakeup import next_wakeup
 
 _DUE_LEAST_S: Final = 0.02
+_TURNS_TO_SEND: Final = 2
+"""Turns of the event loop in which the first bindings of a session are written to their connections."""
 _log = Logger(__name__)
 
 
@@ -186,7 +188,9 @@ class SessionCycle:
         """Adds to statuses what no session knows."""
         self.judged: list[Callable[[PluginGuard], None]] = []
         """Told of every session's guard when the session has ended."""
-        self._guard: PluginGuard | None = None
+        self._guard = rules.guard
+        self._times: tuple[list[tuple[str, float]], float, float] = ([], 0.0, 0.0)
+        """Of the last session: seconds of its actions, of all of it, and when it began."""
         self._following = FollowingSession(
             begin=self._changed.set, begin_soon=self._wake_now, is_busy=lambda: binder.queued > 0
         )
@@ -217,8 +221,7 @@ class SessionCycle:
     @property
     def running(self) -> RunningCall | None:
         """The call of a plugin that a session waits for; may be read from any thread."""
-        guard = self._guard
-        return guard.running if guard is not None else None
+        return self._guard.running
 
     @property
     def thread(self) -> int:
@@ -330,25 +333,13 @@ class SessionCycle:
             # Another leadership may have begun meanwhile, on caches that are not read yet.
             if not self._may_act() or self._lease.fence != fence or self._only_look:
                 self._cache.show_again(gang.key for gang in snapshot.gangs)
+                self._report_session(decision)
                 if self._only_look:
                     self._only_look = False
                     self._following.note_status()
                 return
             self._follow_up(decision, seen, snapshot)
-            for gang in decision.plan.binds:
-                committed = False
-                began = self._clock.now()
-                try:
-                    committed = self._commit_gang(gang, snapshot)
-                except Fenced:
-                    raise
-                except Exception as error:  # noqa: BLE001 - one gang must not stop the others
-                    self._set_gang_aside(gang.gang, "commit", error, snapshot)
-                if tracing.on:
-                    tracing.finished(
-                        "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
-                        pods=len(gang.binds), committed=committed,
-                    )  # fmt: skip
+            self._commit_plan(decision.plan, snapshot)
             told = self._for_readers(decision.plan, snapshot)
             for key, fault in self._preemption_executor.submit(told, snapshot):
                 self._set_gang_aside(key, "claims", fault, snapshot)
@@ -363,11 +354,14 @@ class SessionCycle:
                     told.gangs, told.queues, told.topologies, told.reservations
                 ):
                     self.faults.report_failure("status", untold, name)
-        if decision.again:
-            self.wake()
-        with self.faults.contain("metrics"):
-            self._report.report_decision(decision, self.rules.session_cache)
-        self._tell_listeners(decision, told, snapshot)
+            if decision.again:
+                self.wake()
+            self._tell_listeners(decision, told, snapshot)
+            for _ in range(_TURNS_TO_SEND if decision.plan.binds else 0):
+                await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
+            self._report_session(decision)
+            with self.faults.contain("metrics"):
+                self._report.report_decision(decision, self.rules.session_cache)
 
     def _for_readers(self, plan: Plan, snapshot: Snapshot) -> Plan:
         """The plan with sentences as those may read them in whose namespaces they are written."""
@@ -491,12 +485,11 @@ class SessionCycle:
 
         self._guard = rules.guard
         decision = await self._run(run)
-        self._report_times(decision, took, session_s=clock.monotonic() - start, began=wall)
+        self._times = (took, clock.monotonic() - start, wall)
         self._report_faults(decision, snapshot)
         if mark is not None:
             full = decision.degraded is None and not decision.set_aside
             mark.record_success(clock.monotonic(), full=full)
-        self._report_plugins(rules.guard)
         # A plainer session cannot be repeated from what it was made of, and a kept one was recorded.
         whole = decision.degraded is None and not decision.kept
         if tape is not None and self._recorder is not None and whole:
@@ -522,29 +515,30 @@ class SessionCycle:
         if told:
             self.faults.report_crashes(told, mark.memory.deaths)
 
-    def _report_plugins(self, guard: PluginGuard) -> None:
-        """Tell of the guard of a session that has ended."""
+    def _report_session(self, decision: Decision) -> None:
+        """Tell how long the session took, and of its guard; no binding waits for that."""
+        took, session_s, began = self._times
+        self._report.report_times(decision, took, session_s=session_s, began=began)
         for judge in self.judged:
             with self.faults.contain("plugin report"):
-                judge(guard)
+                judge(self._guard)
 
-    def _report_times(
-        self,
-        decision: Decision,
-        took: Sequence[tuple[str, float]],
-        *,
-        session_s: float,
-        began: float,
-    ) -> None:
-        """Seconds of a session, of its actions, which followed each other, and of its searches."""
-        telemetry = self._telemetry
-        for action, seconds in took:
-            telemetry.cycle(action, seconds)
-            telemetry.tracing.finished(action, began=began, ended=began + seconds)
-            began += seconds
-        for each in decision.searches:
-            telemetry.solver(str(each.outcome), each.seconds, each.gap)
-        telemetry.cycle("session", session_s)
+    def _commit_plan(self, plan: Plan, snapshot: Snapshot) -> None:
+        tracing = self._telemetry.tracing
+        for gang in plan.binds:
+            committed = False
+            began = self._clock.now()
+            try:
+                committed = self._commit_gang(gang, snapshot)
+            except Fenced:
+                raise
+            except Exception as error:  # noqa: BLE001 - one gang must not stop the others
+                self._set_gang_aside(gang.gang, "commit", error, snapshot)
+            if tracing.on:
+                tracing.finished(
+                    "gang", began=began, ended=self._clock.now(), gang=str(gang.gang),
+                    pods=len(gang.binds), committed=committed,
+                )  # fmt: skip
 
     def _commit_gang(self, gang: GangBind, snapshot: Snapshot) -> bool:
         """Verify against the live cache and assume, in one step of the loop."""

@@ -163,6 +163,35 @@ def test_what_may_be_the_first_of_several_changes_is_waited_for() -> None:
     assert sessions_after((0.0, lambda c: c.group("other", min_member=2))) == [0.005]
 
 
+def test_bindings_are_sent_before_it_is_told_how_the_session_went() -> None:
+    """Whoever binds has its turns first: a pod does not wait for metrics."""
+    order: list[str] = []
+
+    class Sending(Accepting):
+        def submit(self, gang: Any, *queues: Any) -> tuple[()]:
+            if hasattr(gang, "binds"):
+                asyncio.get_running_loop().create_task(self.send())
+            return super().submit(gang, *queues)
+
+        async def send(self) -> None:
+            """As a client does that writes a request's body in a turn of its own."""
+            await asyncio.sleep(0)
+            order.append("sent")
+
+    async def live(clock: Any) -> None:
+        cycle = make_cycle(
+            Given().nodes(1, gpus=8).pod("p", gpus=1), DEFAULT, Telemetry(), Sending(), clock
+        )
+        cycle.judged.append(lambda _guard: order.append("told"))
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        await asyncio.sleep(0.01)
+        task.cancel()
+
+    run_virtual(live)
+    assert order[:2] == ["sent", "told"]
+
+
 @pytest.mark.parametrize(("solver", "gangs"), [("cpsat", 1), ("greedy", 0)])
 def test_the_configured_search_is_the_one_that_is_used(solver, gangs) -> None:
     """``placement.solver`` decides whether a gang that one pass misses is found."""
