@@ -1,7 +1,8 @@
 """The heart beat: something changed, so decide again, and carry out what was decided.
 
 Between cycles nothing runs: a change wakes the cycle after a short pause in which more changes
-may arrive, and every ``max_period_s`` it runs anyway, because some reasons pass with time.
+may arrive, or at once where a pod comes alone (``base.debounce``), and every ``max_period_s`` it
+runs anyway, because some reasons pass with time.
 """
 
 from __future__ import annotations
