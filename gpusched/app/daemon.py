@@ -386,10 +386,12 @@ class App:
             knows=cache.families.is_known,
             nodes_moved=lambda names: self._nodes_moved(cycle, names),
         )
+        part.bound_not_preemptible(within_deserved=cycle.rules.policy.bounds_not_preemptible)
         part.take_effect(cache)
 
         def decided(snapshot: Snapshot, plan: Plan, decision: Decision) -> None:
             promised = {name for room in decision.reserved for name in room.nodes}
+            part.bound_not_preemptible(within_deserved=cycle.rules.policy.bounds_not_preemptible)
             part.note_decisions(snapshot, plan, promised=promised)
             if self.candidate.keeper is not None:
                 self.candidate.keeper.nudge()

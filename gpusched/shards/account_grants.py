@@ -17,13 +17,21 @@ from gpusched.cache.snapshot import Snapshot
 from gpusched.shards.accounts import (
     SharedAccounts,
     add_amounts,
+    is_lasting_account,
+    lasting_account,
     limits_of_account,
     limits_of_queue,
     members_at_start,
     members_waiting,
     users_counted,
 )
-from gpusched.shards.board import COUNTS_USERS_AND_POOLS, Amounts, Board, GrantRow, ShardEntry
+from gpusched.shards.board import (
+    COUNTS_USERS_AND_POOLS,
+    Amounts,
+    Board,
+    GrantRow,
+    ShardEntry,
+)
 from gpusched.shards.grants import row_with_asked, settle_grants
 
 ShardOf = Callable[[GangKey], str]
@@ -67,10 +75,23 @@ def users_here(
     by_name = {queue.name: queue for queue in queues}
     for account in boards[0].grants:
         name, mark, _ = account.partition("/")
-        if mark and name in found:
+        if mark and name in found and not is_lasting_account(account):
             limits = limits_of_account(by_name[name], account)
             found[name][account] = Resources.of(granted_here(account, limits, boards, held))
     return dict(found)
+
+
+def lasting_here(
+    queues: Collection[Queue], boards: Sequence[Board], held: Collection[str]
+) -> dict[str, Resources]:
+    """What gangs that are not preemptible may have in some shards of what queues deserve, by name."""
+    return {
+        queue.name: Resources.of(
+            granted_here(lasting_account(queue.name), dict(queue.deserved.items), boards, held)
+        )
+        for queue in queues
+        if queue.deserved
+    }
 
 
 @attrs.frozen(kw_only=True)
@@ -157,7 +178,12 @@ class AccountGrants:
         self.used = used
 
     def start_error(
-        self, charges: Mapping[str, Amounts], shard: str, boards: Sequence[Board]
+        self,
+        charges: Mapping[str, Amounts],
+        shard: str,
+        boards: Sequence[Board],
+        *,
+        divides_lasting: bool,
     ) -> str:
         """Why the shard is not granted what is charged; empty where it is, and then it is counted.
 
@@ -165,9 +191,12 @@ class AccountGrants:
             charges: by account.
             shard: of the gang.
             boards: that may be in force.
+            divides_lasting: whether accounts of gangs that are not preemptible count.
         """
         used = self.used.setdefault(shard, {})
         for account, amounts in charges.items():
+            if is_lasting_account(account) and not divides_lasting:
+                continue
             for name in self.accounts.limits_of(account):
                 need = amounts.get(name, 0)
                 has = used.get(account, {}).get(name, 0)
@@ -206,8 +235,9 @@ class AccountGrants:
                 more = demand.get((name, shard), {})
                 asked = {each: amount + more.get(each, 0) for each, amount in used.items()}
                 self.rows.setdefault(name, {})[shard] = GrantRow(
-                    used=used, next=used, wanted=used, demand=asked, users=users
-                )
+                    used=used, next=used, wanted=used, demand=asked, users=users,
+                    lasting=tuple(self.accounts.limits_of(lasting_account(name))),
+                )  # fmt: skip
         for shard in held:
             for account, used in self.used.get(shard, {}).items():
                 if "/" in account and any(used.values()):
@@ -357,6 +387,10 @@ class AccountGrants:
             for shard, entry in zip(shards, entries, strict=True)
             if shard not in counted
         ]
+        if is_lasting_account(account):
+            return frozenset(
+                name for name in limits if all(name in row.lasting for row, _ in others)
+            )
         if is_users:
             node = self.accounts.tree.get(queue)
             users = users_counted(node.queue) if node is not None else ""

@@ -1,7 +1,7 @@
 """What is limited by a sum over all shards: of queues, of queues in node pools, and of users and groups in queues.
 
-An *account* is a queue by its name, or what a user or group has in one (``api.queue.user_limits.account_of``). Each shard
-counts what its gangs hold of every account, and starts more only within what it is granted of it (``shards.grants``).
+An *account* is a queue by its name, what a user or group has in one (``api.queue.user_limits.account_of``), or what gangs
+that are not preemptible have of what one deserves (``lasting_account``). Each shard counts what its gangs hold of every account, and starts more only within what it is granted of it (``shards.grants``).
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from gpusched.cache.queues.node_pool_names import node_pool_labels
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.accounts.node_pools import NodePoolCache
+from gpusched.session.framework.accounts.queue_accounts import less, smallest_extras
 from gpusched.shards.board import COUNTS_ALL_SHARDS, COUNTS_USERS_AND_POOLS, Amounts
 
 Left = Callable[[str, str], int]
@@ -56,6 +57,16 @@ def limits_of_account(queue: Queue, account: str) -> Amounts:
         else limits.groups.get(name, NO_USER_LIMIT)
     )
     return _limit_amounts(found)
+
+
+def lasting_account(queue: str) -> str:
+    """The account of what gangs that are not preemptible have of what a queue deserves."""
+    return f"{queue}/lasting"
+
+
+def is_lasting_account(account: str) -> bool:
+    """Whether it is one of these: users and groups have another ``/`` in their accounts."""
+    return account.endswith("/lasting") and account.count("/") == 1
 
 
 def _limit_amounts(limit: UserLimit) -> Amounts:
@@ -194,8 +205,10 @@ class SharedAccounts:
         limits: of queues, by name: those that limit something.
         counted: resources and dimensions that are counted for each queue, by name.
         tree: of queues.
+        bounds_not_preemptible: whether gangs that are not preemptible stay within what queues deserve.
     """
 
+    bounds_not_preemptible: bool = False
     find_node: Callable[[str], Node | None] = no_node
     limits: dict[str, Amounts] = attrs.Factory(dict)
     counted: dict[str, frozenset[str]] = attrs.Factory(dict)
@@ -206,6 +219,8 @@ class SharedAccounts:
     """Dimensions that are counted for each queue that has some."""
     _in_pools: dict[Gang, Mapping[str, Amounts]] = attrs.Factory(dict)
     _waiting: dict[GangKey, Gang] = attrs.Factory(dict)
+    _deserving: set[str] = attrs.Factory(set)
+    """Queues that deserve something, where what is not preemptible stays within that."""
 
     def note_snapshot(self, snapshot: Snapshot) -> None:
         """Queues, node pools and gangs are those of a snapshot from now on."""
@@ -224,7 +239,12 @@ class SharedAccounts:
             self._pools = _Pools(queues, snapshot.nodes, self._cache, self.find_node, before)
             if pooled != self._pooled or not self._pools.is_as_before:
                 self._in_pools = {}
-        limiting = self._pooled or any(queue.user_limits for queue in queues)
+        self._deserving = {
+            name
+            for name, node in self.tree.queues.items()
+            if self.bounds_not_preemptible and node.deserved_in_all
+        }
+        limiting = self._pooled or self._deserving or any(queue.user_limits for queue in queues)
         self._waiting = {gang.key: gang for gang in snapshot.gangs} if limiting else {}
 
     def limits_of(self, account: str) -> Amounts:
@@ -233,6 +253,8 @@ class SharedAccounts:
         if not mark:
             return self.limits.get(account, {})
         node = self.tree.get(name)
+        if node is not None and account == lasting_account(name):
+            return dict(node.deserved_in_all.items) if name in self._deserving else {}
         return limits_of_account(node.queue, account) if node is not None else {}
 
     def path(self, queue: str) -> tuple[str, ...]:
@@ -253,6 +275,15 @@ class SharedAccounts:
                 amounts = self._of_user(account, gang.allocated, gangs=int(bool(gang.placed)))
                 if amounts:
                     yield gang, account, amounts
+            if not gang.terms.preemptible:
+                yield from ((gang, *each) for each in self._lasting(gang, lasting_amounts(gang)))
+
+    def _lasting(self, gang: Gang, held: Resources) -> Iterator[tuple[str, Amounts]]:
+        """Amounts of a gang that is not preemptible, of what the queues on its path deserve."""
+        for name in self.path(gang.queue) if held else ():
+            if name in self._deserving:
+                deserved = self.tree.queues[name].deserved_in_all
+                yield lasting_account(name), {each: held.get(each) for each, _ in deserved.items}
 
     def _held_in_pools(self, gang: Gang) -> Mapping[str, Amounts]:
         path = [name for name in self.path(gang.queue) if name in self._pooled]
@@ -300,6 +331,8 @@ class SharedAccounts:
         if known is not None:
             for account in known.accounts:
                 yield account, self._of_user(account, requests, gangs=int(not known.placed))
+            if known.is_lasting:
+                yield from self._lasting(known, requests)
 
     def asked(
         self, gang: Gang, members: Sequence[tuple[PodClass, int]], left: Left, *, crowded: bool
@@ -325,6 +358,8 @@ class SharedAccounts:
         for account in gang.accounts:
             if amounts := self._of_user(account, requests, gangs=int(not gang.placed)):
                 found[account] = amounts
+        if gang.is_lasting:
+            found.update(self._lasting(gang, requests))
         return found
 
     def asked_in_pools(
@@ -396,6 +431,12 @@ def _charge(amounts: Amounts, pod_class: PodClass, pool: str, count: int) -> Non
         name = dimension(resource, pool)
         if name in amounts:
             amounts[name] += amount * count
+
+
+def lasting_amounts(gang: Gang) -> Resources:
+    """What a gang that is not preemptible holds, without what may be evicted of it and what leaves."""
+    staying = less(gang.allocated, gang.leaving_allocated)
+    return less(staying, smallest_extras(gang)) if gang.gives_extras else staying
 
 
 def total_of(members: Sequence[tuple[PodClass, int]]) -> Resources:

@@ -27,6 +27,8 @@ COUNTS_USERS_AND_POOLS: Final = 1
 """What a daemon counts that grants users and node pools by shard, beside queues."""
 COUNTS_ALL_SHARDS: Final = 2
 """The same, and budgets and lines of users over all shards."""
+COUNTS_NOT_PREEMPTIBLE: Final = 3
+"""The same, and what gangs hold that are not preemptible, of which queues deserve so much."""
 KEY: Final = "board"
 _GANG: Final = re.compile("[0-9a-f]{16}")
 """Names of gangs, see ``layout.gang_hash``."""
@@ -148,6 +150,7 @@ class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         demand: what they would hold with every gang that waits, for whatever reason.
         since: seconds since the epoch at which the first of these was made.
         users: of a queue, for whom of its users rows of their own are counted: see ``accounts.users_counted``.
+        lasting: of a queue, names of which is counted in a row of its own what gangs hold that are not preemptible.
     """
 
     granted: Amounts = {}
@@ -157,6 +160,7 @@ class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     demand: Amounts = {}
     since: float = 0.0
     users: str = ""
+    lasting: tuple[str, ...] = ()
 
 
 class Board(msgspec.Struct, frozen=True, kw_only=True):

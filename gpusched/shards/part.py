@@ -26,9 +26,14 @@ from gpusched.cache.queues.queues_here import QueuesHere
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
-from gpusched.shards.account_grants import AccountGrants, users_here
+from gpusched.shards.account_grants import AccountGrants, lasting_here, users_here
 from gpusched.shards.accounts import is_kept_in_one_shard
-from gpusched.shards.board import COUNTS_ALL_SHARDS, Board, ForeignQueuePart, ShardEntry
+from gpusched.shards.board import (
+    COUNTS_NOT_PREEMPTIBLE,
+    Board,
+    ForeignQueuePart,
+    ShardEntry,
+)
 from gpusched.shards.handover import (
     LACKS_GRANTS,
     LACKS_ROOM,
@@ -202,10 +207,24 @@ class ShardPart(ClusterPart):
                 if queue.capability or queue.pool_capability
             },
             users=users_here(queues, self._boards, self.held),
+            lasting=lasting_here(queues, self._boards, self.held) if self._divides_lasting else {},
             held_elsewhere=self._parts.held_elsewhere(queues),
             total_elsewhere=self._parts.total_elsewhere(),
             free_elsewhere=self._parts.free_elsewhere(queues),
             tells_cluster=self.tells_cluster,
+        )
+
+    def bound_not_preemptible(self, *, within_deserved: bool) -> None:
+        """Whether gangs that are not preemptible stay within what queues deserve, from the next snapshot on."""
+        self._grants.accounts.bounds_not_preemptible = within_deserved
+
+    @property
+    def _divides_lasting(self) -> bool:
+        """Whether what queues deserve is granted to such gangs by shard: where all daemons count what they hold."""
+        others = [name for name in self.layout.names if name not in self.held]
+        entries = [self.board.shards.get(name, ShardEntry()) for name in others]
+        return self._grants.accounts.bounds_not_preemptible and all(
+            entry.counts >= COUNTS_NOT_PREEMPTIBLE for entry in entries
         )
 
     @property
@@ -222,7 +241,7 @@ class ShardPart(ClusterPart):
         tree = snapshot.queues.queues
         self._foreign = frozenset(name for name, node in tree.items() if node.queue.source)
         first = self.board.shards.get(self.layout.names[0], ShardEntry())
-        counts = COUNTS_ALL_SHARDS if self.tells_cluster else first.counts
+        counts = COUNTS_NOT_PREEMPTIBLE if self.tells_cluster else first.counts
         undivided = {
             name for name, node in tree.items() if is_kept_in_one_shard(node.queue, counts)
         }
@@ -255,7 +274,9 @@ class ShardPart(ClusterPart):
         if shard != self.layout.names[0] and path and path[0] in self._undivided:
             return f"gangs of queue {path[0]} start in shard {self.layout.names[0]} alone"
         charges = dict(self._grants.accounts.charges(gang, path, pods))
-        error = self._grants.start_error(charges, shard, self._boards)
+        error = self._grants.start_error(
+            charges, shard, self._boards, divides_lasting=self._divides_lasting
+        )
         if error:
             self._ungranted.add(gang)
         else:
@@ -340,7 +361,7 @@ class ShardPart(ClusterPart):
                 first=self.first,
                 layout=self.layout.digest,
                 version=__version__,
-                counts=COUNTS_ALL_SHARDS,
+                counts=COUNTS_NOT_PREEMPTIBLE,
                 pools=self._grants.accounts.totals(rows),
                 queues=dict(self._queue_parts) if shard == self._first_held else {},
                 strays=len(strays),
@@ -478,7 +499,7 @@ class ShardPart(ClusterPart):
             first=self.first,
             layout=self.layout.digest,
             version=__version__,
-            counts=COUNTS_ALL_SHARDS,
+            counts=COUNTS_NOT_PREEMPTIBLE,
             settled=known.settled and known.layout == self.layout.digest and self.in_force,
         )
 

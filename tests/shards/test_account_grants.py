@@ -9,9 +9,12 @@ from gpusched.api.meta.resources import Resources
 from gpusched.api.queue.budget import Budget
 from gpusched.api.queue.queue import Queue
 from gpusched.api.queue.user_limits import NO_USER_LIMITS, RUNNING_GANGS, UserLimit, UserLimits
+from gpusched.cache.part import ClusterPart
+from gpusched.cache.queues.queues_here import QueuesHere
 from gpusched.shards.account_grants import AccountGrants, granted_here
 from gpusched.shards.accounts import (
     is_kept_in_one_shard,
+    is_lasting_account,
     limits_of_account,
     users_counted,
 )
@@ -89,20 +92,30 @@ def test_nothing_may_be_used_of_what_was_lowered_below_what_all_are_granted():
     assert granted_here(ANN, {GPU: 15}, [board], ["a"]) == {GPU: 0}
 
 
+class DividedPart(ClusterPart):
+    """Every queue is divided between shards."""
+
+    def queues_here(self, queues):
+        """All of what each deserves."""
+        return QueuesHere(shares={each.name: each for each in queues})
+
+
 def entry(**more):
     return ShardEntry(holder="d", settled=True, counts=COUNTS_USERS_AND_POOLS, **more)
 
 
-def asking(board, **spec):
-    """What shard a writes of its grants when a gang of ann waits in it."""
+def asking(board, *, bounds=True, **spec):
+    """What shard a writes of its grants when a gang of ann waits in it that is not preemptible."""
     c = Given()
     c.node("n", gpus=8)
     c.queue("team", **spec)
-    c.group("g", queue="team", min_member=1, creator=Creator("ann"))
+    c.group("g", queue="team", min_member=1, creator=Creator("ann"), preemptible=False)
     c.pods("g", 1, group="g", gpus=8)
+    c.cache.part = DividedPart()
     snapshot = c.cache.take_snapshot(c.now)
     (gang,) = snapshot.gangs
     grants = AccountGrants()
+    grants.accounts.bounds_not_preemptible = bounds
     grants.count_used(snapshot, ["a"], lambda _key: "a")
     grants.note_needs([gang], {gang.key: False}, ["a"], lambda _key: "a", board)
     return grants.settled([board], ["a"], ["a", "b"])
@@ -145,6 +158,41 @@ def test_users_are_granted_when_every_shard_that_divides_them_has_counted_the_sa
     assert of(new, {}) == {GPU: 0}
     # and a daemon of an earlier version starts no such gang: it need not have counted
     assert of(old, {}) == {GPU: 8_000}
+
+
+LASTING = "team/lasting"
+
+
+def test_what_is_not_preemptible_is_granted_what_the_queue_deserves_when_every_shard_counts_it():
+    # given another shard that counts what the queue holds there, and may count what of it is not preemptible
+    shards = {"a": entry(), "b": entry()}
+    deserved = {"deserved": Resources.of({GPU: 16_000})}
+
+    def of(row, **more):
+        rows = {"team": {"b": GrantRow(used={GPU: 0}, **row)}, **more}
+        return granted(asking(Board(shards=shards, grants=rows), **deserved), LASTING)
+
+    # then a gang is granted what it needs once it does, and the other shard has left so much
+    assert of({}) == {GPU: 0}
+    assert of({"lasting": ("cpu",)}) == {GPU: 0}
+    assert of({"lasting": (GPU,)}) == {GPU: 8_000}
+    full = {LASTING: {"b": GrantRow(used={GPU: 12_000}, granted={GPU: 12_000})}}
+    assert of({"lasting": (GPU,)}, **full) == {GPU: 4_000}
+
+
+def test_no_account_of_what_is_not_preemptible_is_kept_where_it_may_borrow():
+    rows = {"team": {"b": GrantRow(used={GPU: 0}, lasting=(GPU,))}}
+    board = Board(shards={"a": entry(), "b": entry()}, grants=rows)
+    written = asking(board, bounds=False, deserved=Resources.of({GPU: 16_000}))
+    assert LASTING not in written
+    assert written["team"]["a"].lasting == ()
+
+
+def test_an_account_of_a_user_called_lasting_is_hers():
+    assert is_lasting_account("team/lasting")
+    assert not is_lasting_account("team/user/lasting")
+    assert not is_lasting_account("team/user/a/lasting")
+    assert not is_lasting_account("team")
 
 
 def test_the_board_has_a_later_format_while_all_count_users_and_something_is_granted():

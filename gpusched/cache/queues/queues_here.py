@@ -20,6 +20,8 @@ class QueuesHere:
         capped_elsewhere: parts of capabilities that are not to be used here, by name of the queue.
         users: what users and groups may have here, by queue that limits them and by account; accounts that are not
             named have nothing here.
+        lasting: what gangs that are not preemptible may have here of what queues deserve, by name of the queue; where a
+            queue is not named, what it deserves here.
         held_elsewhere: amounts that queues hold with all below them on nodes of other daemons, by name.
         total_elsewhere: allocatable of the nodes of other daemons.
         free_elsewhere: the part of it that no pod has; nothing while no queue has a guarantee.
@@ -29,10 +31,15 @@ class QueuesHere:
     shares: Mapping[str, Queue] = attrs.Factory(dict)
     capped_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
     users: Mapping[str, Mapping[str, Resources]] = attrs.Factory(dict)
+    lasting: Mapping[str, Resources] = attrs.Factory(dict)
     held_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
     total_elsewhere: Resources = NOTHING
     free_elsewhere: Resources = NOTHING
     tells_cluster: bool = True
+
+    def deserved_in_all(self, queue: Queue) -> Resources:
+        """What a queue deserves in all shards together; nothing where it is not divided."""
+        return queue.deserved if queue.name in self.shares else NOTHING
 
 
 ALL_HERE: Final = QueuesHere()

@@ -44,6 +44,9 @@ class QueueNode:
         rooted: whether its path leads to ``root``, so that it has a part in what there is.
         held_elsewhere: amounts that pods of the whole subtree hold on nodes of other daemons' shards.
         elsewhere: the part of its capability, as a whole and in node pools, that shards of other daemons may use.
+        deserved_in_all: what it deserves in all shards together; nothing where the cluster is not divided.
+        lasting_here: what of that gangs which are not preemptible may have here; None where that is what it
+            deserves here.
         users_here: what users and groups may have here, by account, those without an entry nothing; None where all
             that the queue gives them is given here.
     """
@@ -62,6 +65,8 @@ class QueueNode:
     elsewhere: Resources = NOTHING
     users_here: Mapping[str, Resources] | None = None
     held_elsewhere: Resources = NOTHING
+    deserved_in_all: Resources = NOTHING
+    lasting_here: Resources | None = None
 
 
 @attrs.frozen(slots=True, eq=False)
@@ -144,11 +149,11 @@ def build_tree(
             share, path, name not in parents, astray or broken,
             held.get(name, NOTHING), going.get(name, NOTHING),
             guarantee=NOTHING if astray or name in void or name in refused else share.guarantee,
-            limit=limit,
-            fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
+            limit=limit, fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
             warning=odd[:TEXT_MAX],
             rooted=not astray, elsewhere=here.capped_elsewhere.get(name, NOTHING),
             users_here=here.users.get(name), held_elsewhere=here.held_elsewhere.get(name, NOTHING),
+            deserved_in_all=here.deserved_in_all(queue), lasting_here=here.lasting.get(name),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
     return QueueTree(nodes, below, here.total_elsewhere, here.free_elsewhere, here.tells_cluster)

@@ -40,6 +40,11 @@ class Policy:
         return tuple(plugin for tier in self.tiers for plugin in tier)
 
     @property
+    def bounds_not_preemptible(self) -> bool:
+        """Whether gangs that are not preemptible stay within what their queues deserve, as a plugin states."""
+        return any(getattr(plugin, "bounds_not_preemptible", False) for plugin in self.plugins)
+
+    @property
     def capabilities(self) -> frozenset[Capability]:
         """What the actions do for a session, whatever their order."""
         return frozenset(each for action in self.actions for each in action_capabilities(action))

@@ -75,6 +75,11 @@ class Quota:
     depends_on: ClassVar[DependsOn] = DependsOn.VIEW
     args: QuotaArgs = QuotaArgs()
 
+    @property
+    def bounds_not_preemptible(self) -> bool:
+        """Whether gangs that are not preemptible stay within what their queues deserve."""
+        return self.args.non_preemptible_within_deserved
+
     def open(self, hooks: Hooks, view: View) -> None:
         """Register the quota checks of queues."""
 
@@ -127,6 +132,9 @@ class Quota:
 
 
 def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:
+    divided = _check_divided(gang, asked, view)
+    if divided.refuses:
+        return divided
     for node in _queues_on_path(gang, view):
         name = node.queue.name
         holds: Resources | None = None
@@ -180,14 +188,16 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
         return ALLOW
     for node in _queues_on_path(gang, view):
         fixed: Resources | None = None
-        for resource, deserved in (*node.queue.deserved.items, *node.queue.pool_deserved.items):
+        for resource, deserved, here in _deserved_limits(node):
             need = asked.get(resource)
             if not need:
                 continue
             fixed = fixed or view.not_preemptible(node.queue.name)
-            if fixed.get(resource) + need <= deserved:
+            if fixed.get(resource) + need <= here:
                 continue
+            others = format_quantity(deserved - here, resource=resource)
             words = {
+                "others": others_text(others) if deserved > here else "",
                 "need": format_quantity(need, resource=resource),
                 "held": format_quantity(fixed.get(resource), resource=resource),
                 "deserved": format_quantity(deserved, resource=resource),
@@ -205,10 +215,28 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
             return wait(
                 Reason.WAITING_FOR_QUOTA,
                 "is not preemptible and needs {need} {resource}{devices}; queue {queue} deserves "
-                "{deserved}, of which {held} are held by others that are not preemptible",
+                "{deserved}, of which {held} are held by others that are not preemptible{others}",
                 **words,
             )
     return ALLOW
+
+
+def _check_divided(gang: Gang, asked: Resources, view: View) -> Verdict:
+    """The same where shards divide it, before all else: who has too little left of it is granted nothing else."""
+    if not gang.is_lasting:
+        return ALLOW
+    divided = any(node.lasting_here is not None for node in _queues_on_path(gang, view))
+    return _check_not_preemptible(gang, asked, view) if divided else ALLOW
+
+
+def _deserved_limits(node: QueueNode) -> Iterator[tuple[str, int, int]]:
+    """Resources, what the queue deserves, and what of it gangs that are not preemptible may have here."""
+    whole = node.queue.deserved if node.lasting_here is None else node.deserved_in_all
+    for resource, amount in whole.items:
+        here = amount if node.lasting_here is None else node.lasting_here.get(resource)
+        yield resource, amount, here
+    for resource, amount in node.queue.pool_deserved.items:
+        yield resource, amount, amount
 
 
 @attrs.frozen

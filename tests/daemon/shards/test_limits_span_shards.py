@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
@@ -300,3 +301,89 @@ def fits_limits(shards, name):
         int(pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"]) for pod in pods
     )
     return asked <= 12 or "gpu" not in pods[0]["spec"].get("nodeSelector", {})
+
+
+def lasting(shards):
+    """GPUs that are held by gangs that are not preemptible."""
+    fixed = {
+        group["metadata"]["name"]
+        for group in shards.world.groups()
+        if group["spec"].get("preemptible") is False
+    }
+    return sum(amount for gang, amount, _ in holding(shards) if gang in fixed)
+
+
+@pytest.mark.parametrize("parent", ["root", "dept"])
+def test_what_is_not_preemptible_stays_within_what_its_queue_deserves_over_all_shards(
+    sharded, parent
+):
+    async def story(shards):
+        # given two shards of four nodes, and a queue that deserves two of them, or is below one that does
+        await shards.start(nodes=4)
+        shards.watched.append(lambda: ["too much"] if lasting(shards) > 16 else [])
+        deserved = {"deserved": {"nvidia.com/gpu": "16"}}
+        if parent == "dept":
+            shards.queue("dept", **deserved)
+        shards.queue("team", parent=parent, capability=48, **({} if parent == "dept" else deserved))
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+
+        # when gangs that are not preemptible use all of it in the first, and others come in the second
+        for number, run_for in enumerate(("150s", "10h")):
+            shards.gang(f"a{number}", 1, queue="team", only="a", preemptible=False, run_for=run_for)
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+        for number in range(3):
+            shards.gang(f"b{number}", 1, queue="team", only="b", preemptible=False)
+            shards.gang(f"loan-{number}", 1, queue="team", only="b")
+        await shards.world.clock.sleep(30)
+
+        # then these wait, and what may be taken back borrows
+        assert not [group for group in ("b0", "b1", "b2") if shards.world.bound(group)]
+        assert len(shards.world.bound()) == 5
+        assert shards.exceeded == []
+        assert shards.world.condition("b0")["message"].startswith(
+            "is not preemptible and needs 8 nvidia.com/gpu; queue "
+            f"{'team' if parent == 'root' else 'dept'} deserves 16, of which 0 are held by others that are "
+            "not preemptible, with 16 that other shards may use"
+        )
+
+        # and one that can never start is told so
+        shards.gang("never", 3, queue="team", only="b", preemptible=False)
+        await shards.world.clock.sleep(20)
+        assert (
+            "and only what is preemptible may borrow" in shards.world.condition("never")["message"]
+        )
+
+        # when one in the first shard ends, one starts in the second
+        await shards.world.until(lambda: lasting(shards) == 8, 150)
+        await shards.world.until(lambda: shards.world.bound("b0"), 20)
+        await shards.world.clock.sleep(20)
+        assert lasting(shards) == 16
+        assert shards.exceeded == []
+
+    sharded(story, "a", "b")
+
+
+def test_gangs_that_are_not_preemptible_borrow_where_the_configuration_lets_them(sharded):
+    def lets_borrow(shards):
+        quota = "tiers:\n- plugins:\n  - {name: quota, arguments: {nonPreemptibleWithinDeserved: false}}\n"
+        config = Path(shards.config)
+        config.write_text(config.read_text(encoding="utf-8") + quota, encoding="utf-8")
+
+    async def story(shards):
+        # given a configuration without that bound
+        lets_borrow(shards)
+        await shards.start(nodes=2)
+        shards.queue("team", capability=24, deserved={"nvidia.com/gpu": "8"})
+        shards.daemon("a")
+        shards.daemon("b")
+
+        # then the capability alone is kept
+        for number in range(4):
+            shards.gang(f"g{number}", 1, queue="team", preemptible=False)
+        await shards.world.until(lambda: len(shards.world.bound()) == 3, 90)
+        await shards.world.clock.sleep(20)
+        assert len(shards.world.bound()) == 3
+
+    sharded(story, "a", "b")

@@ -427,7 +427,7 @@ class QueueDemand:
             node = self._snapshot.queues.get(gang.queue)
             staying = self.held(gang)
             if gang.gives_extras:
-                staying = less(staying, _smallest_extras(gang))
+                staying = less(staying, smallest_extras(gang))
             for name in node.path if node else ():
                 sums[name] = sums.get(name, NOTHING).plus(staying)
         return sums
@@ -474,7 +474,7 @@ def less(amounts: Resources, taken: Resources) -> Resources:
     return Resources(tuple(left))
 
 
-def _smallest_extras(gang: Gang) -> Resources:
+def smallest_extras(gang: Gang) -> Resources:
     """Charges of as many members as a gang has above its minimum, those with the smallest."""
     charges = sorted((each.pod.pod_class.charged for each in gang.placed), key=lambda e: e.items)
     return total(charges[: max(0, gang.ready_members - gang.min_member)])
