@@ -157,7 +157,7 @@ class Cache:
                 listener(item)
             if not same and self._concerns(pod):
                 self._changed(echo=expected, alone=not pod.node and gang_key_of(pod).kind == "Pod")
-        elif known is None or pod_for_others(known) != pod_for_others(item):
+        elif pod_for_others(known) != pod_for_others(item):
             self._changed()
 
     def _enter_pod(self, pod: Pod, known: Pod | None, key: ObjectKey) -> None:
@@ -188,13 +188,14 @@ class Cache:
         self.overlay.drop_pod(pod.uid)
         self.residents.drop_pod(pod.uid)
         self.ledger.release_pod(pod.uid)
-        if pod.scheduler in self.schedulers:
+        ours = pod.scheduler in self.schedulers
+        if ours:
             self.families.remove_member(pod)
             for listener in self.on_pod_gone:
                 listener(pod.uid)
         elif pod.group:
             self.families.leave_other(pod)
-        if self._concerns(pod):
+        if (ours or pod_for_others(pod)) and self._concerns(pod):
             self._changed()
 
     def _concerns(self, pod: Pod) -> bool:

@@ -105,6 +105,13 @@ def pod_for_pod_rules(pod: Pod) -> tuple[object, ...]:
     return (pod.deleting, pod.pod_class, pod.labels, pod.claims)
 
 
-def pod_for_others(pod: Pod) -> tuple[object, ...]:
-    """What a decision about other pods may read of a pod that is not ours."""
+def pod_for_others(pod: Pod | None) -> tuple[object, ...]:
+    """What a decision about other pods may read of a pod that is not ours; nothing of one that is not there.
+
+    Nor of one that only waits for another scheduler, and is in no group and claims no devices.
+    """
+    if pod is None:
+        return ()
+    if not (pod.node or pod.nominated or pod.group or pod.extended or pod.pod_class.claims):
+        return ()
     return (pod.holds, pod.nominated, pod.priority, *pod_for_pod_rules(pod))
