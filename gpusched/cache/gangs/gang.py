@@ -171,8 +171,8 @@ class Gang:
     @property
     def done(self) -> bool:
         """Whether its status needs no more changes: it has no active members and is completed."""
-        over = self.pod_group is None or self.pod_group.phase == "Completed"
-        return over and not self.active
+        over = not self.active
+        return over and (self.pod_group is None or self.pod_group.phase == "Completed")
 
     @property
     def is_told_admitted(self) -> bool:
