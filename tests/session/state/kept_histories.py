@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Final
@@ -31,6 +31,8 @@ ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "consolidate", "b
 GREEDY: Final = PlacementConfig(solver="greedy")
 DECIDED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts")
 QUEUES: Final = ("a", "b", "c")
+CHANGES: Final = 3
+LOOKS: Final = 4
 
 
 EVICTING: Final = ("preempt", "reclaim", "consolidate")
@@ -188,6 +190,16 @@ class KeptHistory:
             self.c.now += min(left_s, 10.0 ** self.rng.randrange(6)) * self.rng.random()
         else:
             self.c.now += self.rng.choice([0.3, 1.0, 11.0, 130.0, 2000.0])
+
+    def play(self) -> Iterator[Decision]:
+        """Sessions at some moments between changes, each as soon as it was held."""
+        for _ in range(CHANGES):
+            decision = self.settle()
+            for _ in range(LOOKS):
+                self.pass_time(decision)
+                decision = self.decide()
+                yield decision
+            self.change()
 
     # -- sessions ----------------------------------------------------------------------------
     def decide(self) -> Decision:

@@ -19,8 +19,6 @@ from tests.session.state.kept_histories import KeptHistory, config
 from tests.session.state.wide_histories import WideHistory
 
 HISTORIES = 6
-STEPS = 3
-LOOKS = 4
 
 
 @pytest.mark.parametrize("shard", range(4))
@@ -29,14 +27,9 @@ def test_kept_sessions_decide_what_new_ones_would(shard):
     kept = 0
     for seed in range(shard * HISTORIES, (shard + 1) * HISTORIES):
         history = KeptHistory(seed)
-        for _ in range(STEPS):
-            decision = history.settle()
-            for _ in range(LOOKS):
-                history.pass_time(decision)
-                decision = history.decide()
-                assert history.differences(decision) == [], seed
-                kept += decision.kept
-            history.change()
+        for decision in history.play():
+            assert history.differences(decision) == [], seed
+            kept += decision.kept
     assert kept > HISTORIES
 
 
@@ -44,14 +37,9 @@ def test_kept_sessions_decide_what_new_ones_would(shard):
 def test_nothing_kept_changes_what_is_decided_about_any_kind_of_gang(seed):
     """Given histories with a tree of queues, users, pools, budgets and all kinds of gangs, then sessions are as anew."""
     history = WideHistory(seed)
-    for _ in range(STEPS):
-        decision = history.settle()
-        for _ in range(LOOKS):
-            history.pass_time(decision)
-            decision = history.decide()
-            assert decision.faults == ()
-            assert history.differences(decision) == []
-        history.change()
+    for decision in history.play():
+        assert decision.faults == ()
+        assert history.differences(decision) == []
 
 
 def test_a_session_is_kept_until_a_gang_ends(given):
