@@ -160,6 +160,11 @@ async def _cluster(kubeconfig: str, nodes: int) -> AsyncIterator[Cluster]:
     api = await ApiClient.connect(kubeconfig, clock=SystemClock())
     here = Cluster(kubeconfig, api)
     try:
+        await _wait_for_last_run(api)
+    except BaseException:
+        await api.close()
+        raise
+    try:
         await here.post(
             "/api/v1/namespaces",
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}},
@@ -171,6 +176,21 @@ async def _cluster(kubeconfig: str, nodes: int) -> AsyncIterator[Cluster]:
         await _delete(api, _NODES, {"labelSelector": "=".join(_RUN)})
         await api.request("DELETE", _SPACE, timeout_s=60)
         await api.close()
+
+
+async def _wait_for_last_run(api: ApiClient) -> None:
+    """Wait until the namespace that an earlier run deleted is gone.
+
+    Raises:
+        ConfigError: it is there, and nobody deletes it, or that takes too long.
+    """
+    until = time.monotonic() + _GONE_S
+    while (answer := await api.request("GET", _SPACE, timeout_s=60)).ok:
+        ends = bool(json.loads(answer.body)["metadata"].get("deletionTimestamp"))
+        if not ends or time.monotonic() > until:
+            why = "is still being deleted" if ends else "is there, perhaps of a run that was cut"
+            raise ConfigError(f"namespace {NAMESPACE} {why}: delete it and wait until it is gone")
+        await asyncio.sleep(_LOOK_S)
 
 
 def _fake(index: int) -> Obj:
