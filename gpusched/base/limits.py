@@ -475,6 +475,10 @@ SCENARIO_SEED_MAX: Final = 2**31 - 1
 """Seeds of scenarios and of their entries."""
 TRACE_BYTES_MAX: Final = 512 * 2**20
 """A file of a trace, unpacked: four times the whole Philly log. Its rows take ten times that in memory."""
+TRACE_DAYS_MAX: Final = 3660
+"""Days over which the jobs of a trace come: ten years."""
+GENERATED_JOBS_MAX: Final = 1_000_000
+"""Jobs that are made up at once: the Philly log has 117,325."""
 SWEEP_FILE_BYTES_MAX: Final = 2**20
 """A file that describes a sweep."""
 SWEEP_POINTS_MAX: Final = 10_000

@@ -74,6 +74,20 @@ def test_a_step_gathers_what_comes_within_it(jobs: str, capsys: pytest.CaptureFi
     assert "starts come up to 5m later than a daemon's" in out.err
 
 
+def test_a_trace_whose_rows_are_too_far_apart_is_told_in_one_sentence(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One row in seconds since 1970 among rows that count from 0: nobody wants to see half a century pass."""
+    path = tmp_path / "jobs.csv"
+    path.write_text(JOBS + "1790000000,60,1,a\n")
+    assert main(["simulate", "--csv", str(path), "--nodes", "4x8"]) == 78
+    said = capsys.readouterr().err
+    assert said.startswith(
+        f"gpusched: {path}: its rows come over 57 years, from second 0 to second 1790000000,"
+    )
+    assert "correct the earliest or the latest" in said
+
+
 @pytest.mark.parametrize("step", ["2h", "soon", "5"])
 def test_a_step_that_is_none_is_told_in_one_sentence(
     jobs: str, step: str, capsys: pytest.CaptureFixture[str]
@@ -123,7 +137,25 @@ def test_rows_that_are_passed_over_are_told_and_strictly_an_error(
         (["--csv", "JOBS", "--nodes", "2x8", "--config", "a=nowhere.yaml"], 78, "nowhere.yaml"),
         (["--csv", "JOBS", "--nodes", "2x8", "--for", "soon"], 2, "is not a duration"),
         (["--snapshot", "JOBS"], 78, "is no snapshot"),
-        (["--generate", "philly", "--jobs", "0"], 2, "--jobs and --days take numbers above 0"),
+        (
+            ["--generate", "philly", "--jobs", "0"],
+            2,
+            "--jobs takes a number from 1 to 1,000,000, not 0",
+        ),
+        (
+            ["--generate", "philly", "--jobs", "9" * 20],
+            2,
+            "--jobs takes a number from 1 to 1,000,000",
+        ),
+        (["--generate", "m6", "--jobs", "9" * 20], 2, "--jobs takes a number from 1 to 1,000,000"),
+        (
+            ["--generate", "philly", "--days", "nan"],
+            2,
+            "--days takes a number above 0 and up to 3,660, not nan",
+        ),
+        (["--generate", "m6", "--days", "inf"], 2, "up to 3,660, not inf"),
+        (["--generate", "philly", "--days", "1e300"], 2, "up to 3,660, not 1e+300"),
+        (["--generate", "philly", "--days", "-1"], 2, "up to 3,660, not -1"),
         ([], 2, "one of the arguments"),
     ],
 )

@@ -127,6 +127,7 @@ def test_it_is_said_where_the_shipped_configuration_is_not_beaten(
         (["--objective", "gpuUse", "--vary", "topology.compact=1..2"], 2, "is one of gangs, requested"),
         (["--objective", "gpuUse", "--vary", "topology.compact=gangs,tight"], 2, "write words of"),
         (["--objective", "gpuUse", "--settings", "0"], 2, "--settings takes 1 to"),
+        (["--objective", "gpuUse", "--seed", "-5"], 2, "--seed takes a number from 0 to"),
         (["--objective", "gpuUse", "--seeds", "9-1"], 2, "--seeds takes A or A-B"),
         (["--objective", "gpuUse", "--check-trace", "none.csv"], 78, "none.csv cannot be read"),
         (["--objective", "mean(wait) of class none"], 78, "no job tells mean(wait) of class none"),
@@ -138,6 +139,24 @@ def test_mistakes_are_one_sentence(
     """Told before anything is searched."""
     assert tune(jobs, *more) == status
     assert says in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (["--jobs", "9" * 20], "--jobs takes a number from 1 to 1,000,000"),
+        (["--jobs", "0"], "--jobs takes a number from 1 to 1,000,000, not 0"),
+        (["--days", "nan"], "--days takes a number above 0 and up to 3,660, not nan"),
+    ],
+)
+def test_absurd_numbers_of_generated_jobs_are_told_before_anything_is_made(
+    tmp_path: Path, more: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, and no folder."""
+    out = tmp_path / "tuned"
+    assert main(["tune", "--trace", "m6", "--objective", "gpuUse", "--out", str(out), *more]) == 2
+    assert capsys.readouterr().err.startswith(f"gpusched: {says}")
+    assert not out.exists()
 
 
 def test_seeds_that_were_tuned_on_are_no_check(capsys: pytest.CaptureFixture[str]) -> None:

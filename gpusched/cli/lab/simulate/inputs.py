@@ -15,6 +15,7 @@ from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.clock import EPOCH
 from gpusched.base.errors import UsageError
+from gpusched.base.limits import GENERATED_JOBS_MAX, TRACE_DAYS_MAX
 from gpusched.engine.from_snapshot import start_from_snapshot
 from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import Arrival
@@ -91,6 +92,18 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
     return attrs.evolve(given, step_s=step_s, remarks=remarks)
 
 
+def check_generated(jobs: int, days: float) -> None:
+    """Look at how much is to be generated before any of it is.
+
+    Raises:
+        UsageError: no job, no time, or more than can be simulated.
+    """
+    if not 1 <= jobs <= GENERATED_JOBS_MAX:
+        raise UsageError(f"--jobs takes a number from 1 to {GENERATED_JOBS_MAX:,}, not {jobs}")
+    if not 0 < days <= TRACE_DAYS_MAX:
+        raise UsageError(f"--days takes a number above 0 and up to {TRACE_DAYS_MAX:,}, not {days}")
+
+
 def _step(text: str | None) -> float:
     step_s = _seconds(text, "--step") or 0.0
     if step_s > STEP_MAX_S:
@@ -155,8 +168,7 @@ def _months(
     """Months of gang jobs as experiment M6 plays them: they tell their run times."""
     if arguments.nodes:
         raise UsageError("--nodes does not go with --generate m6, which makes nodes for its load")
-    if arguments.jobs < 1 or arguments.days <= 0:
-        raise UsageError("--jobs and --days take numbers above 0")
+    check_generated(arguments.jobs, arguments.days)
     months = Months(jobs=arguments.jobs, days=arguments.days, seed=arguments.seed)
     trace = months_trace(months)
     made = months_objects(months, trace)
@@ -226,8 +238,7 @@ def _trace(arguments: argparse.Namespace) -> tuple[Trace, Callable[[Trace], list
         if size is None:
             raise UsageError("--csv needs --nodes, such as --nodes 50x8: the file tells no nodes")
         return read_csv_jobs(Path(arguments.csv), strict=arguments.strict), lambda _: size()
-    if arguments.jobs < 1 or arguments.days <= 0:
-        raise UsageError("--jobs and --days take numbers above 0")
+    check_generated(arguments.jobs, arguments.days)
     made = generate_jobs(
         GeneratorOptions(jobs=arguments.jobs, days=arguments.days, seed=arguments.seed)
     )

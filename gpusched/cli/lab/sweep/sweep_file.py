@@ -12,10 +12,12 @@ import attrs
 
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import (
+    GENERATED_JOBS_MAX,
     SCENARIO_SEED_MAX,
     SWEEP_FILE_BYTES_MAX,
     SWEEP_POINTS_MAX,
     SWEEP_VALUES_MAX,
+    TRACE_DAYS_MAX,
 )
 from gpusched.cli.lab.sweep.sweep_inputs import FILES, SweepInput
 from gpusched.config.section import ConfigSection, list_items, one_of
@@ -26,9 +28,8 @@ from gpusched.lab.report.statistics.asked import AskedStatistic, parse_asked
 from gpusched.lab.report.statistics.named import UnknownStatistic
 
 _KINDS: Final = ("generate", "csv", "philly", "openb", "snapshot", "scenario")
-_DAYS_MAX: Final = 3660
-_JOBS_MAX: Final = 10_000_000
 _RANGE_MAX: Final = 10**12
+_SETTINGS_MAX: Final = 10_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -192,9 +193,13 @@ def _input(section: ConfigSection, folder: Path, source: str) -> SweepInput:
     )
     pair = section.read("openb", _two_files, default=None)
     options["openb"] = None if pair is None else [str(folder / each) for each in pair]
-    options["jobs"] = section.read("jobs", whole_number(low=1, high=_JOBS_MAX), default=None)
+    options["jobs"] = section.read(
+        "jobs", whole_number(low=1, high=GENERATED_JOBS_MAX), default=None
+    )
     options["days"] = section.read("days", _days, default=None)
-    options["first"] = section.read("first", whole_number(low=0, high=_JOBS_MAX), default=None)
+    options["first"] = section.read(
+        "first", whole_number(low=0, high=GENERATED_JOBS_MAX), default=None
+    )
     for key, option in (
         ("nodes", "nodes"), ("for", "span"), ("assumeDuration", "assume_duration"),
         ("grace", "grace"), ("startDelay", "start_delay"), ("step", "step"),
@@ -304,7 +309,7 @@ def _search(node: YamlNode, name: str, problems: ConfigProblems) -> SweepSearch 
     section = ConfigSection.from_node(node, name, problems)
     if section is None:
         return None
-    settings = section.read("settings", whole_number(low=1, high=_JOBS_MAX), default=0)
+    settings = section.read("settings", whole_number(low=1, high=_SETTINGS_MAX), default=0)
     seed = section.read("seed", whole_number(low=0, high=SCENARIO_SEED_MAX), default=1)
     section.finish()
     if "settings" not in section.entries:
@@ -371,11 +376,15 @@ def _flag(node: YamlNode, name: str, _: ConfigProblems) -> bool:
 
 def _days(node: YamlNode, name: str, _: ConfigProblems) -> float:
     value = node.value
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value <= _DAYS_MAX:
+    if (
+        isinstance(value, int | float)
+        and not isinstance(value, bool)
+        and 0 < value <= TRACE_DAYS_MAX
+    ):
         return float(value)
     raise BadValueError(
         node.line,
-        f"{name} must be a number above 0 and up to {_DAYS_MAX}, not {describe_value(node)}",
+        f"{name} must be a number above 0 and up to {TRACE_DAYS_MAX}, not {describe_value(node)}",
     )
 
 

@@ -14,6 +14,7 @@ import attrs
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.base.limits import SCENARIO_SEED_MAX
 from gpusched.cli.command import Subparsers, add_output, print_json
+from gpusched.cli.lab.simulate.inputs import check_generated
 from gpusched.cli.lab.simulate.settings import SimulationSetting, print_shards_note
 from gpusched.cli.lab.sweep.command import (
     INTERRUPTED,
@@ -125,6 +126,8 @@ def run(arguments: argparse.Namespace) -> int:
     collect_garbage_rarely()  # what happened in the plays stays
     if not 1 <= arguments.settings <= _SETTINGS_MAX:
         raise UsageError(f"--settings takes 1 to {_SETTINGS_MAX:,}")
+    if not 0 <= arguments.seed <= SCENARIO_SEED_MAX:
+        raise UsageError(f"--seed takes a number from 0 to {SCENARIO_SEED_MAX}")
     objectives = parse_objectives(arguments.objective)
     inputs = _inputs(arguments)
     base = BaseConfiguration(name=SHIPPED, file=arguments.config, changes=_sets(arguments.sets))
@@ -194,6 +197,7 @@ def _inputs(arguments: argparse.Namespace) -> TuningInputs:
     given = {"nodes": arguments.nodes, "step": arguments.step}
     common = {key: value for key, value in given.items() if value}
     if arguments.trace in MADE:
+        check_generated(arguments.jobs, arguments.days)
         if arguments.check_trace:
             raise UsageError("--check-trace goes with a file; generated jobs have --check-seeds")
         if set(seeds) & set(check):

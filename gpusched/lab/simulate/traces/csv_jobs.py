@@ -14,6 +14,7 @@ from gpusched.lab.simulate.traces.rows import (
     GPUS_MAX,
     RowReader,
     UnusableRow,
+    check_span,
     dns_label,
     parse_integer,
     read_csv,
@@ -40,6 +41,7 @@ def read_csv_jobs(path: Path, *, strict: bool = False) -> Trace:
             jobs.append(_job(row, line, sieve))
         except UnusableRow as why:
             sieve.passed(f"{path}:{line}", why)
+    check_span(path, [job.submit_s for job in jobs])
     return sieve.trace(str(path), shift_to_zero(jobs), strict=strict)
 
 

@@ -25,6 +25,7 @@ from gpusched.lab.simulate.traces.rows import (
     DURATION_MAX_S,
     RowReader,
     UnusableRow,
+    check_span,
     dns_label,
     parse_integer,
     read_csv,
@@ -175,6 +176,7 @@ def read_timed(path: Path, *, strict: bool = False) -> TimedTrace:
             pods.append(_timed(row, sieve))
         except UnusableRow as why:
             sieve.passed(f"{path}:{line}", why)
+    check_span(path, [pod.created for pod in pods])
     first = min((pod.created for pod in pods), default=0.0)
     moved = [attrs.evolve(pod, created=pod.created - first) for pod in pods]
     moved.sort(key=lambda each: (each.created, each.name))

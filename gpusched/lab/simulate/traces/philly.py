@@ -25,6 +25,7 @@ from gpusched.lab.simulate.traces.rows import (
     GPUS_MAX,
     RowReader,
     UnusableRow,
+    check_span,
     dns_label,
     read_text,
 )
@@ -71,6 +72,7 @@ def read_philly(path: Path, *, strict: bool = False) -> PhillyLog:
             jobs.append(_job(row, sieve, machines))
         except UnusableRow as why:
             sieve.passed(f"{path}:row {number}", why)
+    check_span(path, [job.submit_s for job in jobs])
     trace = sieve.trace(str(path), shift_to_zero(jobs), strict=strict)
     return PhillyLog(trace, {name: len(gpus) for name, gpus in sorted(machines.items())})
 

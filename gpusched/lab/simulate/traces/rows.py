@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Final
 
 from gpusched.base.errors import ConfigError
-from gpusched.base.limits import TRACE_BYTES_MAX
+from gpusched.base.limits import TRACE_BYTES_MAX, TRACE_DAYS_MAX
 from gpusched.lab.simulate.traces.model import SkippedRow, Trace, TraceJob
 
 GPUS_MAX: Final = 10_000
 DURATION_MAX_S: Final = 10 * 365 * 86_400
+_YEAR_S: Final = 365.25 * 86_400
 _NAME_MAX: Final = 50
 _ODD: Final = re.compile(r"[^a-z0-9]+")
 _GZIP: Final = b"\x1f\x8b"
@@ -115,6 +116,24 @@ def _too_large(path: Path, size: str) -> ConfigError:
         f"{path}: a trace may have {TRACE_BYTES_MAX // 2**20} MiB, this one has {size}: cut it by "
         "time or by queue, and simulate the parts"
     )
+
+
+def check_span(path: Path, submitted: Sequence[float]) -> None:
+    """Look at how far apart the rows of a trace are.
+
+    Args:
+        path: of the trace, for the sentence.
+        submitted: seconds at which its rows came.
+
+    Raises:
+        ConfigError: they are further apart than can be simulated.
+    """
+    first, last = min(submitted, default=0.0), max(submitted, default=0.0)
+    if last - first > TRACE_DAYS_MAX * 86_400:
+        raise ConfigError(
+            f"{path}: its rows come over {(last - first) / _YEAR_S:,.0f} years, from second {first:.0f} to second "
+            f"{last:.0f}, and {TRACE_DAYS_MAX:,} days can be simulated: correct the earliest or the latest of them"
+        )
 
 
 def read_text(path: Path) -> str:
