@@ -148,17 +148,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     # As a kubectl plugin the user typed "kubectl gpusched", and help should say the same.
     called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
     prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
-    if argv is None:
-        # What imports make stays: looking through it again and again is a twentieth of their time.
-        gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
+    is_process = argv is None
+    if is_process:
+        gc.disable()  # what imports make stays: looking through it is a tenth of their time
     try:
-        if "_ARGCOMPLETE" in os.environ and argv is None:
+        if "_ARGCOMPLETE" in os.environ and is_process:
             import_module("gpusched.cli.shell.completion").complete(prog)
         words = with_leading_options_behind(sys.argv[1:] if argv is None else argv)
         named = next((word for word in words if not word.startswith("-")), None)
         if named == "get":
             words = with_words_first(words)
-        arguments = build_parser(prog, named=named).parse_args(words)
+        parser = build_parser(prog, named=named)
+        if is_process:
+            gc.freeze()
+            gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
+            gc.enable()
+        arguments = parser.parse_args(words)
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
@@ -169,6 +174,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last line: every exception becomes a status
         return report(error)
+    finally:
+        if is_process:
+            gc.freeze()  # Python would walk everything once more when it ends
     return status
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from gpusched import __version__
+from gpusched.base import limits
 from gpusched.base.errors import ClusterUnreachable, ConfigError, InvariantBroken
 from gpusched.cli import main as cli
 from gpusched.cli import version
@@ -69,6 +70,26 @@ def test_the_start_is_light(words, heavy):
     imported = set(json.loads(ran.stderr))
     assert "gpusched.cli.main" in imported
     assert sorted(heavy & imported) == []
+
+
+def test_what_imports_make_is_not_walked():
+    """The collector of garbage rests until the modules of a command are there, and runs seldom after that."""
+    program = (
+        "import gc, sys\n"
+        "from gpusched.cli import main, version\n"
+        "before = gc.get_stats()[0]['collections']\n"
+        "def run(_):\n"
+        "    print(gc.get_stats()[0]['collections'] - before, gc.isenabled(), *gc.get_threshold()[:1])\n"
+        "    print(gc.get_freeze_count() > 1000, len(gc.get_objects()) < 1000)\n"
+        "    return 0\n"
+        "version.run = run\n"
+        "sys.argv = ['gpusched', 'version']\n"
+        "main.main()\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert ran.stdout.split() == ["0", "True", str(limits.COLLECT_AFTER_OBJECTS), "True", "True"]
 
 
 def test_help_lists_every_command(capsys):
