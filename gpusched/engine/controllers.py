@@ -135,8 +135,9 @@ class SimulatedControllers:
         if job.suspended:
             for pod in [*self._live.get(job.uid, {}).values()]:
                 self.pods.tell(pod)
-        elif live is not None and live.admitted is None:
-            live.admitted = self._world.now
+        elif live is not None:
+            live.min_member = min(live.min_member, job.gang_size)  # it may be started with less
+            live.admitted = self._world.now if live.admitted is None else live.admitted
         self.reconcile(key)
 
     def reconcile(self, key: ObjectKey) -> None:

@@ -103,7 +103,8 @@ class JobLife:
         klass: label ``scenario.gpusched.io/class`` of it or of its pods, else the name of its
             PriorityClass, else its kind in lower case.
         size: pods that it wants; of a Job its parallelism, of a Deployment its replicas.
-        min_member: so many of its pods must be bound at once before it counts as started.
+        min_member: so many of its pods must be bound at once before it counts as started; of a Job that may be
+            started with less, the least with which it was.
         gpus: of all its ``size`` pods together.
         admitted: when it was let in by its queue; None where that is not told.
         started: first moment at which ``min_member`` of its pods were bound.

@@ -99,6 +99,21 @@ def test_a_preempted_job_gives_way_comes_back_and_completes(suspend: bool) -> No
     assert not record.broken
 
 
+def test_a_job_that_may_start_with_less_counts_as_started_and_breaks_nothing() -> None:
+    """Two nodes wished for, one needed, one there: it starts with one pod, and runs the second after it."""
+    # Given a suspended Job of two pods that may start with one, on one node
+    elastic = job_manifest(job("elastic", 0, 60, 16), JobShape(suspend=True))
+    elastic["metadata"]["annotations"]["kueue.x-k8s.io/job-min-parallelism"] = "1"
+    # When it has been played to its end
+    record = run([], cluster(1), more=[Arrival(0.0, (elastic,))])
+    # Then it started at once, with less than it wished for, which is no gang in part
+    life = of(record, "elastic")
+    assert not record.broken
+    assert (life.size, life.min_member) == (2, 1)
+    assert life.started == pytest.approx(0, abs=1)
+    assert (life.end, life.ended) == (LifeEnd.SUCCEEDED, pytest.approx(122, abs=2))
+
+
 def test_borrowed_gpus_are_given_back_to_the_queue_that_deserves_them() -> None:
     """Reclaim works in simulated time: the owner of a share starts, the borrower waits and ends."""
     # Given two queues that deserve a node each, and one of them holding both

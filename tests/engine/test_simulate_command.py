@@ -136,6 +136,11 @@ def test_rows_that_are_passed_over_are_told_and_strictly_an_error(
         (["--csv", "JOBS", "--nodes", "2x8", "--set", "x:queue.c.weight=2"], 78, "no such queue"),
         (["--csv", "JOBS", "--nodes", "2x8", "--config", "a=nowhere.yaml"], 78, "nowhere.yaml"),
         (["--csv", "JOBS", "--nodes", "2x8", "--for", "soon"], 2, "is not a duration"),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--for", "2000000h"],
+            2,
+            "--for 2000000h: at most 3,660 days",
+        ),
         (["--snapshot", "JOBS"], 78, "is no snapshot"),
         (
             ["--generate", "philly", "--jobs", "0"],

@@ -122,6 +122,8 @@ def _step_remarks(step_s: float) -> list[str]:
 
 def _read_named(arguments: argparse.Namespace) -> SimulationInput:
     until = _seconds(arguments.span, "--for")
+    if until is not None and until > TRACE_DAYS_MAX * 86_400:
+        raise UsageError(f"--for {arguments.span}: at most {TRACE_DAYS_MAX:,} days are simulated")
     pace = SimulatedDelays(start_s=_needed(arguments.start_delay, "--start-delay"))
     if arguments.snapshot is not None:
         return _snapshot(arguments, until)
