@@ -23,6 +23,7 @@ from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import find_workload
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.engine.objects import Obj
@@ -52,7 +53,7 @@ _PAIRED_MAX: Final = 4
 """Changes with each of which others are tried, where none helps alone."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Advice:
     """What would help one gang.
 

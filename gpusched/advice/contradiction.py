@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.advice.start_answer import start_answer
 from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.advice.workload import Workload, find_workload
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.engine.objects import Obj, key_of
 
@@ -25,7 +24,7 @@ _NO_PODS: Final = frozenset({"PodGroup", "Queue"})
 _LIMITS: Final = ("capability", "userLimits", "nodePools")
 
 
-@attrs.frozen
+@frozen
 class Contradiction:
     """Why a gang can never start as it is, on these nodes and under these limits.
 
@@ -46,7 +45,7 @@ class Contradiction:
         return f"never, even on an empty cluster: {said} cannot hold together"
 
 
-@attrs.frozen
+@frozen
 class _Demand:
     """One thing that a gang asks for.
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
-
 from gpusched.advice.proposals.proposal import joined_names
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.identity import format_time
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.nodes.windows.reserved_windows import NO_END, NodeWindow
 from gpusched.session.state.session import Session
 
 
-@attrs.frozen
+@frozen
 class FoundStart:
     """A start that was found for a gang.
 

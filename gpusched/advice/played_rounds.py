@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import attrs
-
 from gpusched.advice.start_answer import starting_gangs
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
@@ -33,7 +32,7 @@ _STRICT_MAX: Final = 2
 _IN_LINE: Final = ("Fifo", STRICT_FIFO)
 
 
-@attrs.frozen
+@frozen
 class PlayedSession:
     """A session that looks at a part of the line.
 
@@ -83,7 +82,7 @@ def _place(gang: Gang, ordering: str) -> tuple[int, float]:
     return (0 if ordering in _IN_LINE else -gang.priority, gang.waits_since)
 
 
-@attrs.frozen
+@frozen
 class TurnAnswer:
     """What a gang finds when its turn comes.
 

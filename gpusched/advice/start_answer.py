@@ -6,9 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from enum import StrEnum
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.base.classes import frozen
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangStatus, Plan
 
@@ -26,7 +25,7 @@ class StartKind(StrEnum):
     """Nothing says when."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StartAnswer:
     """When one gang starts.
 

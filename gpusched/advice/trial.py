@@ -25,6 +25,7 @@ from gpusched.advice.played_rounds import (
 from gpusched.advice.start_answer import start_answer, starting_gangs
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.queue.start_errors import StartKnownBy
+from gpusched.base.classes import define, frozen
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_started_job
@@ -59,7 +60,7 @@ _NO_SPACE: Final = "default"
 _EVICTING: Final = EVICTING_CAPABILITIES | {Capability.CONSOLIDATION}
 
 
-@attrs.frozen
+@frozen
 class ObjectEdit:
     """One object becomes another, comes into being, or goes.
 
@@ -103,7 +104,7 @@ def _as_it_lasts(obj: Obj) -> Obj:
     return {**obj, "spec": {**spec, "unschedulable": False, "taints": taints}, "status": status}
 
 
-@attrs.frozen
+@frozen
 class _LeftOut:
     """An action that does nothing in this session, and could in the next: room is kept by what it could do.
 
@@ -122,7 +123,7 @@ def _left_out(action: Action) -> Action:
     return cast("Action", _LeftOut(action.name, action_capabilities(action)))
 
 
-@attrs.frozen
+@frozen
 class _AllocateUntil(Allocate):
     """Allocation that ends with the turn of one gang: those after it take nothing from it.
 
@@ -142,7 +143,7 @@ class _AllocateUntil(Allocate):
         """Nothing: extras come after every minimum."""
 
 
-@attrs.frozen
+@frozen
 class _QuietBackfill(Backfill):
     """Backfill of which nobody asks when gangs start."""
 
@@ -174,7 +175,7 @@ def _ended_with_turn(policy: Policy, gang: GangKey) -> Policy:
     return attrs.evolve(policy, actions=(*policy.actions[:number], _AllocateUntil(gang), *rest))
 
 
-@attrs.frozen
+@frozen
 class DecidedLine:
     """Gangs that wait.
 
@@ -187,7 +188,7 @@ class DecidedLine:
     is_whole: bool
 
 
-@attrs.define
+@define
 class SessionTally:
     """Sessions that may still be held.
 

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
 from gpusched.advice.trial import ObjectEdit, TrialCluster, edit_to
 from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import DEFAULT_TERMS, Gang
 from gpusched.engine.objects import Obj, key_of, plural_of
 
@@ -23,7 +22,7 @@ _TERM_ANNOTATIONS: Final = {
 }
 
 
-@attrs.frozen
+@frozen
 class Workload:
     """Objects of a gang.
 

@@ -7,10 +7,9 @@ import contextlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import attrs
-
 from gpusched.api.serializer.seal import KEY_BYTES
 from gpusched.app.options import AppOptions
+from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
@@ -30,7 +29,7 @@ _SHARD_CONNECTIONS: Final = 2
 _log = Logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TermParts:
     """What a candidate reaches of the term that it stands for.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-import attrs
-
 from gpusched.api.serializer.requests import ObjectRef
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.config.load import ConfigFiles, read_files
 from gpusched.config.model import Config
@@ -20,7 +19,7 @@ from gpusched.io.serve.publisher import ViewAddress
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AppOptions:
     """How one daemon is run.
 

@@ -7,6 +7,7 @@ import attrs
 from gpusched.api.meta.codec import DEFECT
 from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.cache.cache import Cache
 from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
@@ -15,7 +16,7 @@ from gpusched.io.write.status.status_writer import StatusWriter
 _log = Logger(__name__)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Rejections:
     """What was logged last of each such object."""
 

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -19,6 +18,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import frozen
 from gpusched.base.limits import COLUMN_MAX
 
 Ints = npt.NDArray[np.int64]
@@ -26,7 +26,7 @@ Bools = npt.NDArray[np.bool_]
 SharedSlots = Mapping[int, tuple[int, int]]
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class NodeColumns:
     """All nodes of one moment; arrays are read-only.
 
@@ -61,7 +61,7 @@ class NodeColumns:
         return len(self.nodes)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class RequestVector:
     """A request as columns; ``missing`` names a resource that no node offers, else empty.
 

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import attrs
-
 from gpusched.api.meta.units import DEVICE
 from gpusched.arrays.columns import SharedSlots
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GpuShareRoom:
     """GPUs of a node that shares could open.
 

@@ -13,9 +13,10 @@ import msgspec
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected
 from gpusched.api.pod.pod import NOMINATED, Pod, PodClass
+from gpusched.base.classes import define, frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Nomination:
     """A promise that is being written on a waiting pod.
 
@@ -31,7 +32,7 @@ class Nomination:
     since: float
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Withdrawal:
     """A promise of a waiting pod that holds no more, until the API shows it without.
 
@@ -48,7 +49,7 @@ class Withdrawal:
     unseen: bool
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _AssumedPod:
     """Marks of one pod, and what the API shows of it."""
 

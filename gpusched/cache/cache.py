@@ -1,7 +1,6 @@
 """Applies what the watches show, idempotently, and hands out snapshots.
 
-Every method is called in the event loop and returns at once. What changed is marked dirty: a
-snapshot rebuilds the gangs and node rows that are dirty and shares the others.
+Methods are called in the event loop and return at once. A snapshot rebuilds gangs and rows that changed, and shares the others.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from gpusched.api.jobs.job import Job
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.node.node import Node
+from gpusched.api.pod.gang_membership import gang_key_of
 from gpusched.api.pod.pod import NOMINATED, Pod
 from gpusched.api.policy.kinds import (
     DisruptionBudget,
@@ -33,7 +33,7 @@ from gpusched.cache.claimable.device_stores import DeviceObjectStores
 from gpusched.cache.claimable.pod_charges import PodCharges
 from gpusched.cache.claimable.volume_stores import VolumeStores
 from gpusched.cache.gangs.foreign_kinds import ForeignKinds
-from gpusched.cache.gangs.gang_index import GangIndex, gang_key_of
+from gpusched.cache.gangs.gang_index import GangIndex
 from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.move_records import MoveRecords
 from gpusched.cache.gangs.priority import PriorityClassStore, QuotaStore, changes_priority

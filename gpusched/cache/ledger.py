@@ -27,6 +27,7 @@ from gpusched.api.devices.slots import gpu_request, slot_mask, slot_ranges
 from gpusched.api.meta.identity import UID, InvalidObject
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.units import DEVICE, unit_of
+from gpusched.base.classes import frozen
 from gpusched.base.limits import COLUMN_MAX
 
 NO_LABELS: Final[Mapping[str, str]] = MappingProxyType({})
@@ -77,7 +78,7 @@ class Holding(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return self.slots != 0 and not self.sealed
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class NodeHoldings:
     """Sums over one node: amounts by resource, the slots that are free, and what will be free.
 

@@ -22,6 +22,7 @@ from gpusched.api.queue.start_errors import StartErrors
 from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
+from gpusched.base.classes import frozen
 from gpusched.base.limits import ESTIMATES_EVERY_S
 from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang
@@ -34,7 +35,7 @@ def _as_set(keys: Iterable[GangKey]) -> frozenset[GangKey]:
     return frozenset(keys)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class TenantRound:
     """How far the sessions have come through the gangs of one tenant that are too many for one.
 
@@ -70,7 +71,7 @@ class TenantRound:
     paused: bool = False
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class StartEstimate:
     """When a gang that waits is expected to start, and what that rests on.
 
@@ -93,7 +94,7 @@ class StartEstimate:
     ahead: tuple[GangKey, ...] = ()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ExpectedStarts:
     """When gangs that wait were last expected to start; equal where the same is told.
 
@@ -113,7 +114,7 @@ class ExpectedStarts:
 NO_EXPECTED_STARTS: Final = ExpectedStarts()
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class Snapshot:
     """Input of a session.
 

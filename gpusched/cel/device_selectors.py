@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.compilation import FAULTS, compile_expression, error_message
 from gpusched.cel.errors import CelError
@@ -71,7 +72,7 @@ class SelectorFailed(GpuschedError):
     """An expression without a value for a device; ``str()`` says why."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class DeviceView:
     """One device as expressions see it.
 
@@ -155,7 +156,7 @@ def _includes(values: Any, wanted: Any) -> bool:
     return wanted in values if isinstance(values, list) else bool(values == wanted)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class DeviceSelector:
     """A compiled selector.
 
@@ -233,7 +234,7 @@ def _compiled(text: str) -> DeviceSelector | str:
 
 
 # -- what a selector reads ---------------------------------------------------------------------
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class SelectorReads:
     """Attributes and capacities, by qualified name, that an expression reads beside driver and shares."""
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
 
 
@@ -13,7 +12,7 @@ class CelError(GpuschedError):
     """An expression without a value; ``str()`` says why."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OptionalValue:
     """CEL's optional: a value, or none."""
 
@@ -21,7 +20,7 @@ class OptionalValue:
     present: bool = False
 
 
-@attrs.frozen
+@frozen
 class ExpressionIssue:
     """Something wrong with an expression: its place as an offset in the text, and the message."""
 

@@ -11,6 +11,8 @@ from typing import Any
 
 import attrs
 
+from gpusched.base.classes import define
+
 Json = Any
 """An undecoded JSON value: dict, list, str, int, float, bool or None."""
 Doc = dict[str, Any]
@@ -18,7 +20,7 @@ Doc = dict[str, Any]
 PRIMITIVES = frozenset({"string", "integer", "number", "boolean"})
 
 
-@attrs.define(eq=False, repr=False)
+@define(eq=False, repr=False)
 class SchemaNode:
     """What one value must look like.
 

@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.errors import ExpressionIssue
 from gpusched.cel.values import KEYWORDS
@@ -91,7 +90,7 @@ class CelSyntaxError(GpuschedError):
         super().__init__("; ".join(issue.text for issue in self.issues))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LiteralNode:
     """A constant; ``unsigned`` for numbers that end in u."""
 
@@ -100,7 +99,7 @@ class LiteralNode:
     unsigned: bool = False
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class NameNode:
     """A variable, by its name."""
 
@@ -108,7 +107,7 @@ class NameNode:
     name: str
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SelectNode:
     """A field of a value; ``optional`` for ``.?``."""
 
@@ -118,7 +117,7 @@ class SelectNode:
     optional: bool = False
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class IndexNode:
     """An element of a list or map; ``optional`` for ``[?``."""
 
@@ -128,7 +127,7 @@ class IndexNode:
     optional: bool = False
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CallNode:
     """A function, operator (``_+_``) or macro; ``target`` is what a method stands behind."""
 
@@ -138,7 +137,7 @@ class CallNode:
     target: Expr | None = None
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ListNode:
     """A list; ``optional`` tells which elements are there only when they hold something."""
 
@@ -147,7 +146,7 @@ class ListNode:
     optional: frozenset[int]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MapNode:
     """A map; ``optional`` tells which entries are there only when they hold something."""
 

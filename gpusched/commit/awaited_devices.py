@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.state.plan import GangBind, GangStatus, PendingReason
 from gpusched.session.status.gang_status import ADMITTED_REASON
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class AwaitedDevices:
     """Devices that a gang was given and that are not ready.
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.identity import UID
 from gpusched.api.pod.pod import Pod
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UndecodableObject
 from gpusched.session.state.plan import GangBind, PodBind
 
@@ -30,7 +30,7 @@ class BindingVerdict(IntEnum):
     """Our own plan, our own leadership, another node: we contradict ourselves."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ObservedPod:
     """One pod as the API shows it; strings are empty when unset."""
 
@@ -63,7 +63,7 @@ class ObservedPod:
         )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ObservedPodGroup:
     """One PodGroup as the API shows it."""
 

@@ -12,14 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.session.state.plan import Undo
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PartialGang:
     """A gang with members bound, but fewer than it needs.
 

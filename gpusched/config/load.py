@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import CONFIG_BYTES_MAX
 from gpusched.config.gpu_layouts import catalog_path, load_layouts
@@ -20,7 +21,7 @@ MOUNTED: Final = Path("/etc/gpusched/gpusched.yaml")
 """Where the Deployment mounts the configuration; used when it is there and none is named."""
 
 
-@attrs.frozen
+@frozen
 class ConfigFiles:
     """What was read.
 

@@ -16,6 +16,7 @@ from gpusched.api.affinity.selector import Selector
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES, GpuResources
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 
 Argument: TypeAlias = (
     "str | int | float | bool | tuple[Argument, ...] | Mapping[str, Argument] | None"
@@ -34,7 +35,7 @@ USERS_BELIEVED: Final[tuple[UsersBelieved, ...]] = ("annotated", "ignored")
 SOLVERS: Final[tuple[Solver, ...]] = ("cpsat", "greedy", "heuristic")
 
 
-@attrs.frozen
+@frozen
 class PluginChoice:
     """One plugin of a tier.
 
@@ -52,14 +53,14 @@ class PluginChoice:
     )
 
 
-@attrs.frozen
+@frozen
 class PluginTier:
     """Plugins whose keys and reasons count together."""
 
     plugins: tuple[PluginChoice, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlacementConfig:
     """How placements are searched.
 
@@ -74,7 +75,7 @@ class PlacementConfig:
     seed: int = 1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CycleConfig:
     """When sessions run: ``debounce_s`` after a change, and every ``max_period_s`` anyway.
 
@@ -89,7 +90,7 @@ class CycleConfig:
     play_starts_s: float = limits.PLAY_STARTS_S
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClientConnectionConfig:
     """How much of the API server a daemon takes.
 
@@ -102,7 +103,7 @@ class ClientConnectionConfig:
     max_connections: int = limits.CONNECTIONS_MAX
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LimitsConfig:
     """Bounds that an operator tunes; the other ones, with their reasons, are in ``base.limits``.
 
@@ -168,7 +169,7 @@ def default_limits() -> LimitsConfig:
     return LimitsConfig()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistoryConfig:
     """Where the runs of gangs are kept.
 
@@ -183,7 +184,7 @@ class HistoryConfig:
     max_rows: int = limits.HISTORY_ROWS_MAX
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaderElectionConfig:
     """The Lease that makes one daemon the active one, and its timing in seconds."""
 
@@ -194,7 +195,7 @@ class LeaderElectionConfig:
     retry_period_s: float = 2.0
 
 
-@attrs.frozen
+@frozen
 class ShardConfig:
     """Nodes that daemons which hold this shard's Lease decide about.
 
@@ -208,7 +209,7 @@ class ShardConfig:
     lends_nodes: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Config:
     """Everything that ``conf/gpusched.yaml`` can say.
 

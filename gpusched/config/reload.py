@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.config.gpu_layouts import CATALOG_FILE as LAYOUTS
 from gpusched.config.model import Config
@@ -54,12 +53,12 @@ _NEED_A_START: Final = (
 decisions already taken; the file of the history is opened once."""
 
 
-@attrs.frozen
+@frozen
 class ConfigUnchanged:
     """The file asks for what is in force."""
 
 
-@attrs.frozen
+@frozen
 class ConfigAdopted:
     """Take the new configuration as a whole.
 
@@ -71,7 +70,7 @@ class ConfigAdopted:
     changed: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class ConfigKept:
     """Leave the old configuration in force and say why; ``problems`` holds at least one."""
 

@@ -8,6 +8,7 @@ from typing import TypeVar
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.config.values import BadValueError
 from gpusched.config.yaml_tree import (
     ConfigProblems,
@@ -23,7 +24,7 @@ T = TypeVar("T")
 W = TypeVar("W", bound=str)
 
 
-@attrs.define
+@define
 class ConfigSection:
     """A mapping under inspection: remembers which keys are known."""
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast
 
-import attrs
 import yaml
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import CONFIG_BYTES_MAX, CONFIG_DEPTH_MAX
 from gpusched.config.yaml_tree import ConfigProblems, Scalar, YamlEntry, YamlNode, quoted
@@ -104,7 +104,7 @@ def parse_manifests(
     return None if found is None else tuple(each for each in found if each.value is not None)
 
 
-@attrs.frozen
+@frozen
 class _YamlLimits:
     """What is allowed beside the bare minimum.
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import CONFIG_PROBLEMS_MAX, FOREIGN_TEXT_MAX
 
@@ -16,7 +17,7 @@ _UNREAD: Final = "\0"
 """What stands where nothing could be read; in no sentence otherwise, as foreign text is escaped."""
 
 
-@attrs.frozen
+@frozen
 class YamlNode:
     """One value.
 
@@ -31,7 +32,7 @@ class YamlNode:
     is_unread: bool = False
 
 
-@attrs.frozen
+@frozen
 class YamlEntry:
     """One ``key: value`` of a mapping; ``line`` is the key's."""
 
@@ -39,7 +40,7 @@ class YamlEntry:
     node: YamlNode
 
 
-@attrs.define
+@define
 class ConfigProblems:
     """Collects what is wrong with one file, so that all of it is told at once."""
 

@@ -14,6 +14,7 @@ import attrs
 import yaml
 
 from gpusched.base import installed_files
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock, SystemClock
 from gpusched.base.errors import GpuschedError
 from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
@@ -71,7 +72,7 @@ _FAKE_NODES: Final = Path(__file__).parent / "data" / "definitions"
 _LOG: Final = logging.getLogger("gpusched.devcluster")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterOptions:
     """How to start.
 

@@ -24,6 +24,7 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceConstraint,
 )
 from gpusched.api.devices.dynamic.slices import CapacityPolicy
+from gpusched.base.classes import define, frozen
 from gpusched.devices.inventory import (
     DeviceId,
     DeviceInventory,
@@ -54,7 +55,7 @@ class AllocationOutcome(StrEnum):
     BOUNDED = "bounded"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Allocation:
     """Devices for claims, or why there are none.
 
@@ -82,7 +83,7 @@ class _OutOfSteps(Exception):
     """The search has tried as much as it may."""
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _Taken:
     """A device given in this search, with what undoes it."""
 

@@ -12,6 +12,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.devices.dynamic.claims import AllocationMode
+from gpusched.base.classes import frozen
 from gpusched.devices.allocator import (
     STEPS_MAX,
     Allocation,
@@ -38,7 +39,7 @@ _ANSWERS_MAX: Final = 50_000
 _ASKED_MAX: Final = 10_000
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PodCount:
     """How many pods fit.
 
@@ -355,7 +356,7 @@ def _equal_pods(pods: Sequence[Sequence[ReadyClaim]]) -> list[int]:
 
 
 # -- answers that nodes share ------------------------------------------------------------------
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class AskedClaims:
     """Claims of one pod.
 

@@ -23,6 +23,7 @@ from gpusched.api.devices.dynamic.slices import (
     NodeReach,
     ResourceSlice,
 )
+from gpusched.base.classes import define, frozen
 from gpusched.devices.selector_verdicts import AttributeFrame, LookedAt, Mismatch, frame_of
 
 REMEMBERED_MAX: Final = 64
@@ -48,7 +49,7 @@ class DeviceId(NamedTuple):
     device: str
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class PoolDevice:
     """A device with its place in a pool.
 
@@ -90,7 +91,7 @@ def _compared_values(value: AttributeValue) -> frozenset[object]:
     return frozenset((type(each).__name__, each) for each in value)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Pool:
     """One pool of one driver, in its newest generation.
 
@@ -118,7 +119,7 @@ class Pool:
         return self.complete and not self.fault
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Selection:
     """What some selectors say of the devices that a node reaches, as numbers in ``NodeDevices.listed``.
 
@@ -131,7 +132,7 @@ class Selection:
     unanswered: tuple[tuple[int, Mismatch], ...]
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class ReachablePool:
     """Devices of one pool that a node reaches."""
 
@@ -147,7 +148,7 @@ class ReachablePool:
         return self._places
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class NodeDevices:
     """All devices that one node reaches.
 

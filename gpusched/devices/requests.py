@@ -22,6 +22,7 @@ from gpusched.api.devices.dynamic.claims import (
     DeviceRequest,
 )
 from gpusched.api.devices.dynamic.slices import AttributeValue, Device, Version
+from gpusched.base.classes import frozen
 from gpusched.cel.device_selectors import SelectorInvalid, compile_selector
 from gpusched.devices.inventory import PoolDevice
 
@@ -31,7 +32,7 @@ TYPE_ATTRIBUTES: Final = ("productName", "model", "type")
 """Attributes of a driver that tell the type of its device, the first that the device has."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class AttributePin:
     """One value of one attribute.
 
@@ -58,7 +59,7 @@ class AttributePin:
         return value.text if isinstance(value, Version) else str(value)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class DeviceHold:
     """What the devices of a gang are held to.
 
@@ -196,7 +197,7 @@ def _may_take(hold: DeviceHold, device: PoolDevice) -> bool:
     )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ReadyRequest:
     """A request or one of its alternatives.
 
@@ -217,7 +218,7 @@ class ReadyRequest:
     must: tuple[str, ...] = ()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ReadyClaim:
     """A claim that can be allocated.
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from gpusched.api.devices.dynamic.slices import AttributeSchema, AttributeValue, Device
+from gpusched.base.classes import frozen
 from gpusched.cel.device_selectors import (
     DeviceView,
     SelectorFailed,
@@ -35,14 +36,14 @@ LookedAt: TypeAlias = "tuple[tuple[tuple[str, ...], ...], tuple[str, ...]]"
 """Selectors of all requests of some claims, and attributes that their constraints compare."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Mismatch:
     """Why a selector has no value for a device; not the same as a device that does not match."""
 
     message: str
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _Plan:
     """Where some selectors find what they read of the devices of one frame.
 

@@ -10,6 +10,7 @@ import attrs
 
 from gpusched.api.devices.dynamic.claims import AllocatedDevice, ResourceClaim
 from gpusched.api.devices.dynamic.slices import Device, ResourceSlice
+from gpusched.base.classes import define, frozen
 from gpusched.devices.inventory import DeviceId, PoolId, ReachablePool
 
 
@@ -23,7 +24,7 @@ class KnownDevices(Protocol):
 _NOTHING: Final[Mapping[str, int]] = MappingProxyType({})
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class DeviceHolding:
     """What is taken of one device; replaced, never changed.
 
@@ -62,7 +63,7 @@ _TAKEN: Final = DeviceHolding(whole=1)
 _TAKEN_STATE: Final = _TAKEN.state
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class PoolUsage:
     """What is taken of one pool.
 

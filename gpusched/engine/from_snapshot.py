@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.base.classes import frozen
 from gpusched.engine.objects import Obj
 from gpusched.engine.world import RUN_FOR, running_since
 from gpusched.io.recordings.snapshot_file import SnapshotFile
@@ -21,7 +20,7 @@ _ENDED: Final = ("Succeeded", "Failed")
 _JOB_ENDS: Final = ("Complete", "Failed")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SimulationStart:
     """Objects, and what they do not tell.
 

@@ -15,6 +15,7 @@ from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.base.classes import define
 from gpusched.engine.run_record import (
     EvictionRecord,
     JobLife,
@@ -38,7 +39,7 @@ Identity = tuple[str, str, str]
 """Kind, namespace and name of a job."""
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LiveJob(OpenJobLife):
     """A job while the run goes on; see ``JobLife``."""
 
@@ -72,7 +73,7 @@ class LiveJob(OpenJobLife):
         )
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class LivePod:
     """A pod while the run goes on; see ``PodLife``.
 

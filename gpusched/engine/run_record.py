@@ -12,6 +12,8 @@ from enum import StrEnum
 
 import attrs
 
+from gpusched.base.classes import define, frozen
+
 
 class LifeEnd(StrEnum):
     """How a pod or job came to its end."""
@@ -23,7 +25,7 @@ class LifeEnd(StrEnum):
     DELETED = "Deleted"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodeSpan:
     """What a node offered for a while.
 
@@ -40,7 +42,7 @@ class NodeSpan:
     usable: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodeLife:
     """One node, from its coming to its end."""
 
@@ -49,7 +51,7 @@ class NodeLife:
     spans: tuple[NodeSpan, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PodLife:
     """One pod.
 
@@ -85,7 +87,7 @@ class PodLife:
     exit_code: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WaitReason:
     """Why a job waited from this moment on; an empty reason says that it waits no more."""
 
@@ -94,7 +96,7 @@ class WaitReason:
     sentence: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobLife:
     """One workload: a Job, a PodGroup, a Deployment, or a pod that belongs to none of them.
 
@@ -134,7 +136,7 @@ class JobLife:
     levels: tuple[tuple[str, int], ...] = ()
 
 
-@attrs.define(slots=True, eq=False, kw_only=True)
+@define(slots=True, eq=False, kw_only=True)
 class OpenJobLife:
     """A ``JobLife`` while it goes on: what becomes known of it as it happens."""
 
@@ -176,7 +178,7 @@ class OpenJobLife:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QueueMark:
     """What a queue was due and held from this moment on, GPUs in thousandths.
 
@@ -196,7 +198,7 @@ class QueueMark:
     closed: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QueueLife:
     """One queue; ``parent`` is empty at the top."""
 
@@ -205,7 +207,7 @@ class QueueLife:
     marks: tuple[QueueMark, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EvictionRecord:
     """One pod was told to go by the scheduler.
 
@@ -224,7 +226,7 @@ class EvictionRecord:
     lost: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class KeptSpan:
     """Nodes that a Reservation kept from ``since`` until ``until``, seconds of the run."""
 
@@ -234,7 +236,7 @@ class KeptSpan:
     nodes: tuple[str, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToldStartRecord:
     """What a job was told of its start at some moment.
 
@@ -251,7 +253,7 @@ class ToldStartRecord:
     latest: float | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StartRecord:
     """A start after a minute of waiting or more, beside what was told before; one wait, one record.
 
@@ -273,7 +275,7 @@ class StartRecord:
     moves: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ActDone:
     """Something that the timeline did; ``trouble`` says why it could not be done."""
 
@@ -282,7 +284,7 @@ class ActDone:
     trouble: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BrokenInvariant:
     """An invariant that did not hold.
 
@@ -295,7 +297,7 @@ class BrokenInvariant:
     sentence: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunRecord:
     """One run, whole.
 

@@ -18,6 +18,7 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH
 from gpusched.base.debounce import QUIET_SHARE, Debounce
 from gpusched.base.errors import InvariantBroken
@@ -152,7 +153,7 @@ _TOLD_EVERY: Final = 200
 DEFAULT_PACE: Final = SimulatedDelays()
 
 
-@attrs.frozen
+@frozen
 class Arrival:
     """Objects that come into being at a moment, seconds since the beginning."""
 
@@ -160,7 +161,7 @@ class Arrival:
     objects: tuple[Obj, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SimulationCase:
     """What is simulated.
 

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 import attrs
 
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.base.classes import frozen
 from gpusched.engine.controllers import SimulatedControllers
 from gpusched.engine.objects import Obj
 from gpusched.engine.world import SimulatedWorld
@@ -17,7 +18,7 @@ LOST: Final = "NodeLost"
 """Reasons of evictions that no decision of the scheduler made."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EditObject:
     """An object is written again; one that is not there by then stays away.
 
@@ -32,7 +33,7 @@ class EditObject:
     edit: Callable[[Obj], Obj]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CreateObjects:
     """Objects come into being."""
 
@@ -40,7 +41,7 @@ class CreateObjects:
     objects: tuple[Obj, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EmptyNodes:
     """Pods of these nodes are evicted, but for those of DaemonSets and of other schedulers."""
 
@@ -49,7 +50,7 @@ class EmptyNodes:
     message: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LoseNodes:
     """Nodes vanish at once, with everything on them."""
 
@@ -58,7 +59,7 @@ class LoseNodes:
     message: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MarkNodes:
     """The record says of these nodes that they can be used, or not, whatever their objects say."""
 

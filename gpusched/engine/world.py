@@ -6,10 +6,9 @@ import heapq
 from collections.abc import Callable
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.identity import InvalidObject, ObjectKey, format_time, parse_time
+from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
 from gpusched.engine.job_records import LifeRecords
 from gpusched.engine.objects import Obj, SimulatedObjects
@@ -51,7 +50,7 @@ RUN_SPEEDS: Final = "gpusched.io/run-speeds"
 All of them work as fast as the slowest; what is run for is the time at speed 1."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SimulatedDelays:
     """How long things take that no object says, seconds.
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import InvariantBroken
 from gpusched.leader.lease_state import (
     IN_CALL,
@@ -50,7 +51,7 @@ from gpusched.leader.lease_state import (
 Step = tuple[LeaseState, tuple[Effect, ...]]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaseMachine:
     """The machine's constants and its ``advance_lease``.
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaseTiming:
     """Durations in seconds; see ``check_timing`` for how they must relate."""
 
@@ -50,7 +49,7 @@ def check_timing(timing: LeaseTiming) -> None:
         )
 
 
-@attrs.frozen
+@frozen
 class ClockReading:
     """One moment on two clocks: ``boot`` goes on while the machine sleeps, ``mono`` does not."""
 
@@ -66,7 +65,7 @@ class ClockReading:
         return min(self.mono - now.mono, self.boot - now.boot)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaseRecord:
     """What the Lease says. ``holder`` is empty when it was released."""
 
@@ -102,14 +101,14 @@ IN_CALL: Final = frozenset(
 
 
 # -- events ---------------------------------------------------------------------------------
-@attrs.frozen
+@frozen
 class TimerFired:
     """The timer that the machine asked for has fired."""
 
     at: ClockReading
 
 
-@attrs.frozen
+@frozen
 class LeaseSeen:
     """A read found this."""
 
@@ -117,7 +116,7 @@ class LeaseSeen:
     record: LeaseRecord
 
 
-@attrs.frozen
+@frozen
 class LeaseMissing:
     """There is no such Lease.
 
@@ -130,7 +129,7 @@ class LeaseMissing:
     beginning: int = 0
 
 
-@attrs.frozen
+@frozen
 class LeaseWritten:
     """Our write was accepted; the record is what it left."""
 
@@ -138,14 +137,14 @@ class LeaseWritten:
     record: LeaseRecord
 
 
-@attrs.frozen
+@frozen
 class LeaseRefused:
     """Our write met another version than it expected."""
 
     at: ClockReading
 
 
-@attrs.frozen
+@frozen
 class LeaseCallFailed:
     """No verdict: the call may or may not have been done."""
 
@@ -153,14 +152,14 @@ class LeaseCallFailed:
     why: str
 
 
-@attrs.frozen
+@frozen
 class LeaseDoubted:
     """Something suggests that we lead no longer, such as a fenced binding."""
 
     at: ClockReading
 
 
-@attrs.frozen
+@frozen
 class StopRequested:
     """The process is ending in order; everything else is done."""
 
@@ -190,7 +189,7 @@ class LeaseOperation(Enum):
     RELEASE = auto()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CallLease:
     """Do this and answer with Seen, Missing, Written, Refused or Failed, in time."""
 
@@ -200,14 +199,14 @@ class CallLease:
     transitions: int = 0
 
 
-@attrs.frozen
+@frozen
 class StartLeading:
     """We lead from now on; ``fence`` goes with every write."""
 
     fence: str
 
 
-@attrs.frozen
+@frozen
 class StepDown:
     """We lead no longer: nothing may be sent."""
 
@@ -217,7 +216,7 @@ class StepDown:
 Effect = CallLease | StartLeading | StepDown
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LeaseState:
     """Everything the machine knows.
 

@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.base.classes import define
 from gpusched.placement.model.bounds import (
     candidate_domains,
     members_that_fit,
@@ -177,7 +178,7 @@ def _candidate_areas(problem: Problem, within: Bools, share: tuple[int, ...]) ->
     yield within
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Filling:
     """Nodes that are being filled, role after role."""
 

@@ -20,6 +20,7 @@ from typing import Any, Final, Literal
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration, parse_duration
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError, PluginFault
 from gpusched.config.model import Argument, Config, PluginChoice
 from gpusched.config.yaml_tree import describe_value, did_you_mean, list_names, quoted
@@ -225,7 +226,7 @@ def _refused(
     return ConfigError(f"{config.at(choice.line)}: arguments of {where}: {said}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TunableArgument:
     """An argument that a search may vary, as a plugin declares it.
 

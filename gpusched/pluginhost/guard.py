@@ -25,6 +25,7 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.base.limits import (
@@ -57,7 +58,7 @@ class RunningCall(NamedTuple):
     since: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HookRecord:
     """What is known of one hook of one plugin since the configuration was loaded.
 
@@ -79,7 +80,7 @@ class HookRecord:
     story: str = ""
 
 
-@attrs.frozen
+@frozen
 class FailingHook:
     """A hook that failed when it was called last, and so what the next session depends on.
 
@@ -98,7 +99,7 @@ class FailingHook:
     about: tuple[str, ...] = ()
 
 
-@attrs.define
+@define
 class _FaultStreak:
     """Faults in a row of one callable, and names of what it was asked about then."""
 
@@ -138,7 +139,7 @@ class _FaultStreak:
             self.about.add(about)
 
 
-@attrs.define
+@define
 class _HookLedger:
     calls: int = 0
     total_s: float = 0.0

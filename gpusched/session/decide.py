@@ -15,6 +15,7 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import NO_EXPECTED_STARTS, ExpectedStarts, Snapshot, TenantRound
 from gpusched.config.model import Incremental, PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
@@ -42,7 +43,7 @@ from gpusched.session.status.reserved.reserved_rooms import ReservedRoom
 DEFAULT_PLACEMENT = PlacementConfig()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Decision:
     """What a session leaves.
 

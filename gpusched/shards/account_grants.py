@@ -12,6 +12,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.pool_resources import pool_of
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.queue.queue import Queue
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.shards.accounts import (
@@ -94,7 +95,7 @@ def lasting_here(
     }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Ask:
     """What a gang that waits needs of accounts.
 
@@ -127,7 +128,7 @@ class _Limits(dict[str, Amounts]):
         return found
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class AccountGrants:
     """See the module.
 

@@ -24,6 +24,7 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.api.queue.queue import Queue
 from gpusched.api.queue.user_limits import NO_USER_LIMIT, RUNNING_GANGS, UserLimit
 from gpusched.arrays.columns import Ints, NodeColumns
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.part import PlacedPods
 from gpusched.cache.queues.node_pool_names import node_pool_labels
@@ -196,7 +197,7 @@ class _Pools:
         return amounts
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SharedAccounts:
     """What gangs have and ask for, by account, as one snapshot shows them.
 

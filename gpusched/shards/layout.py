@@ -13,6 +13,7 @@ import msgspec
 from gpusched.api.affinity.selector import NodeTerm, Requirement
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import frozen
 from gpusched.config.model import Config, ShardConfig
 
 _HASH_BYTES: Final = 8
@@ -26,7 +27,7 @@ def gang_hash(key: GangKey) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[: 2 * _HASH_BYTES]
 
 
-@attrs.frozen
+@frozen
 class ShardLayout:
     """The shards of a configuration.
 

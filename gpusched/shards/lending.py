@@ -16,6 +16,7 @@ import msgspec
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import NodeColumns, how_many_fit, pod_class_vector
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.state.plan import Plan
@@ -133,7 +134,7 @@ def idle_nodes(snapshot: Snapshot, plan: Plan, promised: Collection[str]) -> lis
     ]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class NodeLending:
     """What one daemon asks for and lends.
 

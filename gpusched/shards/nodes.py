@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.node.node import Node
+from gpusched.base.classes import define
 from gpusched.shards.board import Board
 from gpusched.shards.layout import ShardLayout
 
@@ -18,7 +19,7 @@ NODE_GONE_S: Final = 60.0
 """After which a node that is gone is taken off the board."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ShardNodes:
     """See the module.
 

@@ -18,6 +18,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.node.node import Node
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
+from gpusched.base.classes import define
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
 from gpusched.cache.gangs.gang import Gang
@@ -70,7 +71,7 @@ def gang_family(key: GangKey) -> GangKey:
     return key
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class ShardPart(ClusterPart):
     """See the module.
 

@@ -15,6 +15,7 @@ from gpusched.api.meta.pool_resources import dimension
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.queue.queue import Queue
 from gpusched.api.queue.start_errors import NO_START_ERRORS, start_errors_without
+from gpusched.base.classes import frozen
 from gpusched.session.state.plan import QueueStatus
 from gpusched.shards.board import Board, ForeignQueuePart, ShardEntry
 from gpusched.shards.grants import divide_by_demand
@@ -39,7 +40,7 @@ def is_of_others(row: str, others: Collection[str]) -> bool:
     return set(row.split(BETWEEN_SHARDS)) <= set(others)
 
 
-@attrs.frozen
+@frozen
 class QueueParts:
     """Queues as a daemon has them.
 

@@ -17,6 +17,7 @@ from gpusched.api.gang.eviction_record import (
 from gpusched.api.gang.turn_record import TURN, TurnRecord, later_turn, parse_turn
 from gpusched.api.meta.identity import ObjectKey, ResourceVersion, parse_time
 from gpusched.api.pod.pod import Pod
+from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_expected_uid
 from gpusched.session.allocate.suspended_jobs import ADMITTED_ANNOTATION
@@ -33,7 +34,7 @@ from gpusched.session.state.plan import (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlanApplication:
     """Enters decisions into a cache as if every write had been accepted and seen.
 

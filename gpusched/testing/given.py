@@ -16,8 +16,6 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import attrs
-
 from gpusched.api.affinity.selector import EVERYTHING, Selector
 from gpusched.api.devices.slots import slot_numbers
 from gpusched.api.gang.pod_group import TopologyRequest
@@ -28,6 +26,7 @@ from gpusched.api.meta.units import pieces_to_base_units
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, PodClass
 from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import Queue
+from gpusched.base.classes import frozen
 from gpusched.base.clock import SystemClock
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
@@ -289,7 +288,7 @@ _POD_FIELDS = {*type(entities.pod("x", entities.pod_class())).__struct_fields__}
 _POD_FIELDS -= {"name", "uid"}
 
 
-@attrs.frozen
+@frozen
 class When:
     """Things that happen to a cluster."""
 
@@ -341,7 +340,7 @@ class When:
         return PlanApplication(cache=c.cache, now=c.now, version=c._next)  # noqa: SLF001 - its other half
 
 
-@attrs.frozen
+@frozen
 class Then:
     """What the last session left."""
 

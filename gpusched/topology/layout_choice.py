@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.gpu_layout import FLAT, GpuLayout, GpuLayoutCatalog, Island
 from gpusched.api.devices.slots import slot_ranges
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.node.node import Node
+from gpusched.base.classes import frozen
 
 LABEL: Final = "gpusched.io/gpu-layout"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class LayoutIssue:
     """Something said about a node's GPUs that does not count.
 

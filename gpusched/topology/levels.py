@@ -11,6 +11,7 @@ import numpy as np
 from gpusched.api.node.node import Node
 from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.base.limits import DOMAINS_PER_LEVEL_MAX
 
 HOST = "kubernetes.io/hostname"
@@ -57,7 +58,7 @@ KNOWN = frozenset(name for name, _ in WELL_KNOWN)
 """Names of levels that exist as soon as a node is labelled for them."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class TopologyLevel:
     """One level.
 

@@ -23,6 +23,7 @@ from gpusched.api.devices.dynamic.slices import (
 )
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Ints, NodeColumns
+from gpusched.base.classes import frozen
 from gpusched.topology.levels import WELL_KNOWN
 
 CLIQUE_LABEL: Final = "nvidia.com/gpu.clique"
@@ -37,7 +38,7 @@ _Values = Mapping[str, frozenset[str]]
 _NONE: Final[_Values] = MappingProxyType({})
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _ReadSlice:
     """What one slice tells: values of all its devices, or of each that says its own nodes."""
 

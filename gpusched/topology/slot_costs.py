@@ -12,9 +12,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-import attrs
-
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
+from gpusched.base.classes import frozen
 from gpusched.topology.islands import (
     Free,
     inner_islands,
@@ -60,7 +59,7 @@ def _count_fitting(free: Free, size: int) -> int:
     return sum(slots for slots, left in sizes if left == slots) // size
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SlotTables:
     """The costs of some states, numbered as they were met.
 

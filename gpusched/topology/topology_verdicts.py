@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.fields import printable_text
 from gpusched.api.node.node import Node
 from gpusched.api.policy.kinds import Topology
+from gpusched.base.classes import frozen
 from gpusched.base.limits import DOMAINS_PER_LEVEL_MAX
 from gpusched.topology.levels import HOST, TopologyLevel, active_topology
 
@@ -21,7 +20,7 @@ _TOLD_MAX: Final = 16
 """Topologies that do not count of which the nodes are compared; the others are told without."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class TopologyVerdict:
     """What one Topology is to be told.
 

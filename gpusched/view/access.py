@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.view.model import GangView, HolderView, NodeView, SlotView
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ViewAccess:
     """Rights of one user.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import GangKey, Rejected
 from gpusched.arrays.columns import NodeColumns
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.snapshot import Snapshot
@@ -50,7 +50,7 @@ from gpusched.view.over_time.reservation_spans import reservation_spans
 from gpusched.view.queue_views import queue_view
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SeenSession:
     """What one session saw and said.
 

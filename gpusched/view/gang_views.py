@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.eviction_record import PastEviction
 from gpusched.api.meta.gpu_resources import gpu_resources
@@ -14,6 +12,7 @@ from gpusched.api.meta.identity import Rejected, format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import Pod, PodPhase
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.gangs.holds import HELD
 from gpusched.cache.snapshot import StartEstimate
@@ -38,7 +37,7 @@ _MEMBERS_MAX: Final = 10_000
 _NO_OWNERS: Final = frozenset({"Node"})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ToldGang:
     """What is said of a gang beside what its objects say.
 

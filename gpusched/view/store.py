@@ -11,8 +11,7 @@ from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.view.access import ViewAccess
 from gpusched.view.frames import (
     DecisionMade,
@@ -50,7 +49,7 @@ STORY_KEPT: Final = 50
 _NOTHING_GONE: Final = PartsGone()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ViewChanges:
     """What became another between two moments; ``whole`` means that everything did.
 

@@ -16,6 +16,7 @@ from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.queue.budget import GPU_HOUR, format_gpu_hours
 from gpusched.api.queue.user_limits import UNKNOWN_USER, UserLimit, account_of
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.engine.objects import Obj
@@ -26,7 +27,7 @@ _LISTS: Final = {"user": "users", "group": "groups"}
 _THOUSAND: Final = 1_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _UserUse:
     """A limit that holds for the gang, and what counts against it.
 
@@ -45,7 +46,7 @@ class _UserUse:
     running: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _QueueUse:
     """What a queue on the path of the gang lets people have, and what they have had."""
 
@@ -54,7 +55,7 @@ class _QueueUse:
     budget: BudgetUse | None
 
 
-@attrs.define
+@define
 class _Raised:
     """Fields of queues as they would have to be.
 
@@ -72,7 +73,7 @@ class _Raised:
         self.size += by
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class AllowanceProposals:
     """Limits of users and groups, and budgets, that keep one gang from starting.
 

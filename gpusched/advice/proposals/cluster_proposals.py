@@ -12,6 +12,7 @@ from gpusched.advice.proposals.proposal import ChangeProposal, Family, gang_titl
 from gpusched.advice.trial import SLICES, ObjectEdit, TrialCluster, edit_away, edit_to
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.meta.resources import Resources
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
@@ -22,7 +23,7 @@ _SHAPES_MAX: Final = 6
 """Shapes of nodes of which more are tried."""
 
 
-@attrs.frozen
+@frozen
 class NodeShape:
     """Nodes that are alike but for their names and places.
 
@@ -43,7 +44,7 @@ class NodeShape:
         )
 
 
-@attrs.frozen
+@frozen
 class ClusterProposals:
     """Changes of what is around one gang.
 

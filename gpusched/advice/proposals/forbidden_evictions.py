@@ -8,8 +8,6 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-import attrs
-
 from gpusched.advice.proposals.own_proposals import OwnProposals
 from gpusched.advice.proposals.proposal import ChangeProposal, Family, ForbiddenBy, gang_title
 from gpusched.advice.trial import ObjectEdit, TrialCluster
@@ -20,6 +18,7 @@ from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import GangKey, ObjectKey, format_time
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.policy.kinds import DisruptionBudget
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
@@ -47,7 +46,7 @@ class EvictionRule(StrEnum):
 RULES: Final = tuple(EvictionRule)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Obstacle:
     """One thing that forbids evictions, and how the cluster is without it.
 
@@ -84,7 +83,7 @@ class Obstacle:
         )
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class ForbiddenEvictions:
     """Everything that may forbid evictions for one gang.
 

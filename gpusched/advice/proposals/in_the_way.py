@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-import attrs
-
 from gpusched.advice.proposals.proposal import ChangeProposal, gang_title, joined_names
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 
@@ -17,7 +16,7 @@ _TOLD_MAX: Final = 3
 _IN_LINE: Final = ("Fifo", "StrictFifo")
 
 
-@attrs.frozen
+@frozen
 class TakenChange:
     """A change by which a gang would start if no other one waited.
 

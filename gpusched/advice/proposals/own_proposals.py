@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-import attrs
-
 from gpusched.advice.proposals.proposal import ChangeProposal, Family
 from gpusched.advice.trial import TrialCluster
 from gpusched.advice.workload import Workload
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import SYSTEM_PRIORITY, Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.topology.levels import topology_levels
@@ -18,7 +17,7 @@ _VALUES_MAX: Final = 8
 """Other values of a node label that are tried."""
 
 
-@attrs.frozen
+@frozen
 class OwnProposals:
     """Changes of one gang, each family with its smallest ones first.
 

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
 
-import attrs
-
 from gpusched.advice.start_answer import StartAnswer
 from gpusched.advice.trial import ObjectEdit
 from gpusched.api.meta.identity import GangKey, ObjectKey
+from gpusched.base.classes import frozen
 
 _NAMED_MAX: Final = 4
 
@@ -60,7 +59,7 @@ FAMILY_NAMES = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ForbiddenBy:
     """What forbids evictions by which a gang would start.
 
@@ -80,7 +79,7 @@ class ForbiddenBy:
     gangs: tuple[GangKey, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChangeProposal:
     """A change that may let a gang start.
 
@@ -103,7 +102,7 @@ class ChangeProposal:
     forbidden_by: tuple[ForbiddenBy, ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Suggestion:
     """A proposal that was decided, with the start that it gives."""
 

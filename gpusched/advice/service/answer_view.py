@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import attrs
-
 from gpusched.advice.advisor import Advice
 from gpusched.advice.proposals.proposal import FAMILY_NAMES, ChangeProposal, ForbiddenBy, Suggestion
 from gpusched.advice.start_answer import StartAnswer
 from gpusched.api.meta.identity import GangKey, format_time
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.view.over_time.advice_view import (
     AdviceView,
@@ -26,7 +25,7 @@ def _unchanged_text(text: str) -> str:
     return text
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Reader:
     """Who reads an answer.
 

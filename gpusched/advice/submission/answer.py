@@ -28,6 +28,7 @@ from gpusched.advice.submission.workload_pods import ExpandedWorkload
 from gpusched.advice.trial import TrialCluster, edit_to
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected, format_time
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.engine.objects import key_of, plural_of
@@ -60,7 +61,7 @@ _BY_RESERVATION: Final = (
 )
 
 
-@attrs.frozen
+@frozen
 class NodeShare:
     """What a gang gets of one node.
 
@@ -74,7 +75,7 @@ class NodeShare:
     slots: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SubmittedGang:
     """When one gang starts.
 
@@ -116,7 +117,7 @@ class SubmittedGang:
         return not self.never
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SubmissionAnswer:
     """The answer about all documents of one submission.
 

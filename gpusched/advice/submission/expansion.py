@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.submission.operator_kinds import (
     expand_job_set,
@@ -25,6 +23,7 @@ from gpusched.advice.submission.workload_pods import (
     mapping_at,
 )
 from gpusched.api.foreign import kinds
+from gpusched.base.classes import frozen
 from gpusched.config.yaml_tree import did_you_mean
 from gpusched.engine.objects import Obj, plural_of
 
@@ -43,7 +42,7 @@ _CLUSTER: Final = frozenset({"nodes", "namespaces", "persistentvolumes", "priori
                              "storageclasses", "queues", "topologies"})  # fmt: skip
 
 
-@attrs.frozen
+@frozen
 class RefusedDocument:
     """A document of which nothing comes to be.
 
@@ -58,7 +57,7 @@ class RefusedDocument:
     message: str
 
 
-@attrs.frozen
+@frozen
 class ExpandedSubmission:
     """All documents.
 

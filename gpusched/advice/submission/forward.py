@@ -16,6 +16,7 @@ from gpusched.advice.submission.workload_pods import ExpandedWorkload, controlle
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.engine.from_snapshot import SimulationStart, start_from_snapshot
 from gpusched.engine.objects import Obj, key_of
@@ -34,7 +35,7 @@ _UNTIL_S: Final = 60 * 86_400.0
 _JOBS: Final = "batch/v1"
 
 
-@attrs.define
+@define
 class PlayedStart:
     """What became of one gang, or of the pods of one workload that start by themselves.
 
@@ -62,7 +63,7 @@ class PlayedStart:
         return [bind for at, bind in self.binds if at < latest]
 
 
-@attrs.frozen
+@frozen
 class PlayedLine:
     """What became of a submission.
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import JSON_DEPTH_MAX
 from gpusched.config.yaml_parser import file_too_large_message, parse_manifests
@@ -23,7 +22,7 @@ _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 _MERGE: Final = "<<"
 
 
-@attrs.frozen
+@frozen
 class SubmittedObject:
     """One document.
 

@@ -20,6 +20,7 @@ from gpusched.advice.submission.changed_manifests import (
 from gpusched.advice.submission.manifests import SubmittedObject
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.devices.gpu_types import gpu_type_of, names_gpu_type
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.base.limits import GANG_PODS_MAX
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
@@ -29,7 +30,7 @@ from gpusched.view.over_time.submission_view import VARIED
 VARIANTS_MAX: Final = 24
 
 
-@attrs.frozen
+@frozen
 class SubmissionVariant:
     """One variant.
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.base.classes import define
 from gpusched.base.limits import GANG_PODS_MAX
 from gpusched.engine.objects import Obj
 
@@ -18,7 +19,7 @@ class RefusedManifest(Exception):
     """A manifest of which nothing can come to be; ``str()`` is one sentence."""
 
 
-@attrs.define
+@define
 class ExpandedWorkload:
     """One document and what comes to be of it.
 

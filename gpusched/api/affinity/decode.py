@@ -20,6 +20,7 @@ from gpusched.api.affinity.selector import (
 )
 from gpusched.api.meta.fields import decode_part, quoted
 from gpusched.api.meta.identity import InvalidObject
+from gpusched.base.classes import frozen
 
 _AFFINITY: Final = msgspec.json.Decoder(wire.Affinity)
 _TOLERATIONS: Final = msgspec.json.Decoder(list[wire.WireToleration])
@@ -95,7 +96,7 @@ def _node_term(term: wire.NodeSelectorTerm, *, field: str) -> NodeTerm:
     )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Affinities:
     """``spec.affinity``, decoded.
 

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-import attrs
-
 from gpusched.api.affinity.selector import Requirement, Selector
+from gpusched.base.classes import frozen
 
 ANY_ADDRESS: Final = "0.0.0.0"  # noqa: S104 - what a port without an address means
 
 
-@attrs.frozen(slots=True, order=True)
+@frozen(slots=True, order=True)
 class HostPort:
     """A port on the node itself."""
 
@@ -31,7 +30,7 @@ class HostPort:
         return self.address == other.address or ANY_ADDRESS in (self.address, other.address)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PodTerm:
     """Pods in some namespaces with some labels, in one domain of a topology key.
 
@@ -76,7 +75,7 @@ class PodTerm:
         return label_keys(self.selector, self.same_keys, self.other_keys)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class SpreadTerm:
     """Even numbers of pods over the domains of a topology key.
 

@@ -6,9 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.identity import InvalidObject
+from gpusched.base.classes import frozen
 
 _DECIMAL: Final = re.compile(r"[+-]?[0-9]{1,64}").fullmatch
 OPERATORS = frozenset({"In", "NotIn", "Exists", "DoesNotExist", "Gt", "Lt"})
@@ -16,7 +15,7 @@ NUMERIC: Final = frozenset({"Gt", "Lt"})
 """Operators of tolerations that compare the taint's value with their own as numbers."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Requirement:
     """One expression of a selector."""
 
@@ -53,7 +52,7 @@ def int64(text: str | None) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Selector:
     """A LabelSelector: all requirements hold. Empty selects everything."""
 
@@ -67,7 +66,7 @@ class Selector:
 EVERYTHING = Selector()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class NodeTerm:
     """One term of a node affinity; a term without any expression matches no node."""
 
@@ -83,7 +82,7 @@ class NodeTerm:
         )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Taint:
     """A node's repulsion. Only NoSchedule and NoExecute keep pods away for certain."""
 
@@ -97,7 +96,7 @@ class Taint:
         )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Toleration:
     """A pod's consent to a taint; an empty key with Exists consents to all."""
 

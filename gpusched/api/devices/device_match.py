@@ -9,10 +9,10 @@ import re
 from functools import lru_cache
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.fields import explain_decode_error, quoted
+from gpusched.base.classes import frozen
 
 FIELD: Final = "spec.devices"
 ANNOTATION: Final = "gpusched.io/devices"
@@ -26,7 +26,7 @@ _REQUEST: Final = re.compile(
 )
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceMatchRequest:
     """What a gang says about the devices of all its members.
 

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.limits import LAYOUT_LEVELS_MAX, SLOTS_PER_NODE_MAX
 
 Island: TypeAlias = "tuple[int, ...] | tuple[Island, ...]"
@@ -20,7 +21,7 @@ Island: TypeAlias = "tuple[int, ...] | tuple[Island, ...]"
 islands in it."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GpuLayout:
     """What is known of a node's GPUs.
 
@@ -42,7 +43,7 @@ FLAT: Final = GpuLayout()
 """Nothing is known: one island."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GpuLayoutCatalog:
     """Layouts by product or by name, as ``conf/gpu-layouts.yaml`` has them."""
 

@@ -12,14 +12,13 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import quoted
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.api.meta.units import DEVICE
+from gpusched.base.classes import frozen
 
 FRACTION: Final = "gpusched.io/gpu-fraction"
 MEMORY: Final = "gpusched.io/gpu-memory"
@@ -36,7 +35,7 @@ _KAI_PARTS: Final = re.compile(r"0?\.(?P<digits>[0-9]{1,18})")
 _MIB_COUNT: Final = re.compile(r"[0-9]{1,9}")
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GpuShare:
     """A part of one GPU: either is above zero, the other zero.
 

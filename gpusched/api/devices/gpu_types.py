@@ -13,11 +13,11 @@ from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.fields import explain_decode_error, quoted
 from gpusched.api.meta.gpu_resources import GpuResources
+from gpusched.base.classes import frozen
 from gpusched.base.limits import GPU_TYPES_MAX
 
 FULL_SPEED: Final = 1_000
@@ -32,7 +32,7 @@ ANNOTATION: Final = "gpusched.io/gpu-types"
 ANNOTATION_FIELD: Final = f"metadata.annotations[{ANNOTATION}]"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GpuTypeRequest:
     """What a gang says about types of GPUs.
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.base.classes import frozen
 
 SINGLE: Final = "single-numa-node"
 RESTRICTED: Final = "restricted"
 _CORE: Final = 1000
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class NumaNode:
     """One NUMA node.
 
@@ -29,7 +28,7 @@ class NumaNode:
     free: Resources
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class NumaTopology:
     """The NUMA nodes of a node whose kubelet refuses pods that do not fit them.
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-import attrs
 from msgspec import Struct
 
 from gpusched.api.devices.dynamic.slices import AttributeValue, ResourceSlice
@@ -26,6 +25,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.wire import Metadata, Quantities
+from gpusched.base.classes import frozen
 from gpusched.base.limits import SLOTS_PER_NODE_MAX
 
 GPU_DRIVERS: Final = frozenset({"gpu", "gaudi", "npu"})
@@ -41,7 +41,7 @@ _WHOLE: Final = frozenset({"", "gpu", "amdgpu", "gaudi", "npu"})
 """Types of devices that are whole GPUs; slices of one say another type."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PublishedDevice:
     """One GPU that a driver publishes.
 
@@ -59,7 +59,7 @@ class PublishedDevice:
         return next((known[name] for name in names if known.get(name)), "")
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceSlice:
     """A part of what one driver publishes for one node.
 
@@ -81,7 +81,7 @@ class DeviceSlice:
     devices: tuple[PublishedDevice, ...]
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class NumaZone:
     """A NUMA node as an agent on the node reports it.
 
@@ -94,7 +94,7 @@ class NumaZone:
     free: Resources
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class NumaZones:
     """The NUMA nodes of a node.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 OWN: Final = ""
 """The source of objects of our own kinds."""
@@ -17,7 +17,7 @@ SOURCES: Final = (OWN, NATIVE, COSCHEDULING, VOLCANO, KAI)
 """Of groups and queues; of several with one name the first of these counts."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ForeignKind:
     """One kind.
 
@@ -44,7 +44,7 @@ class ForeignKind:
         return f"{self.plural}.{self.group}"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ServedForeignKind:
     """Where the API server has a kind.
 

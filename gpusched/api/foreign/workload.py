@@ -6,9 +6,10 @@ import attrs
 
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ForeignWorkloadRole:
     """Pods of one role.
 
@@ -24,7 +25,7 @@ class ForeignWorkloadRole:
     finished: int = 0
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ForeignWorkload:
     """One object.
 

@@ -14,13 +14,14 @@ import attrs
 import msgspec
 
 from gpusched.api.meta.identity import NO_CREATOR, Creator, read_creator
+from gpusched.base.classes import frozen
 from gpusched.base.limits import CHARGE_RECORD_MAX
 
 CHARGED: Final = "gpusched.io/charged"
 """The annotation of a pod that we bound; believed only with our seal in it."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ChargeRecord:
     """Who pays for a pod.
 

@@ -16,6 +16,7 @@ import msgspec
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import TIME_MAX, UID, InvalidObject, format_time, parse_time
+from gpusched.base.classes import frozen
 from gpusched.base.limits import EVICTION_RECORD_MAX, EVICTIONS_RECORDED_MAX, FOREIGN_TEXT_MAX
 
 EVICTIONS: Final = "gpusched.io/evictions"
@@ -27,7 +28,7 @@ _TEXT_MAX: Final = 2 * FOREIGN_TEXT_MAX
 """Of the name of a gang with its kind and namespace."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PastEviction:
     """One time that a gang was left without its minimum.
 
@@ -48,7 +49,7 @@ class PastEviction:
     gpu_seconds: int = 0
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GangEvictions:
     """The last evictions of a gang, oldest first; no more than ``EVICTIONS_RECORDED_MAX``.
 

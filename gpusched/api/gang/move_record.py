@@ -13,13 +13,14 @@ import msgspec
 from gpusched.api.devices.slots import gpu_request
 from gpusched.api.meta.identity import TIME_MAX, InvalidObject, format_time, parse_time
 from gpusched.api.meta.resources import Resources
+from gpusched.base.classes import frozen
 from gpusched.base.limits import GANG_PODS_MAX, MOVE_RECORD_MAX, QUANTITY_MAX
 
 MOVED = "gpusched.io/moved"
 """The annotation of a Job; believed only with our seal in it."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class MoveTarget:
     """So many members, that ask for so much each, to a node."""
 
@@ -28,7 +29,7 @@ class MoveTarget:
     requests: Resources
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class MoveRecord:
     """Members created before ``at`` leave; those created since take the places.
 

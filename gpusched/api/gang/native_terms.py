@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.dynamic.claims import PodClaim
+from gpusched.base.classes import frozen
 
 COMPOSITE: Final = "CompositePodGroup"
 """The kind of a group of groups."""
@@ -20,7 +19,7 @@ COMPLETED: Final = "Completed"
 """The reason of the condition Scheduled of a native group whose members have all succeeded."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class NativeTerms:
     """Fields of a ``scheduling.k8s.io`` PodGroup or CompositePodGroup without a counterpart in ours.
 

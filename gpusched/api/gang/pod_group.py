@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.device_match import NO_DEVICE_MATCH, DeviceMatchRequest
 from gpusched.api.devices.gpu_types import NO_GPU_TYPE_REQUEST, GpuTypeRequest
 from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
@@ -16,9 +14,10 @@ from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, Reso
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.meta.status import Condition
 from gpusched.api.queue.queue import DEFAULT_QUEUE
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class TopologyRequest:
     """Where the pods of a gang may sit. Empty names: no wish."""
 
@@ -30,7 +29,7 @@ class TopologyRequest:
 NO_TOPOLOGY_REQUEST = TopologyRequest()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class SubGroup:
     """A part of a gang that starts with its own minimum: of pods, or of the sub-groups in it.
 
@@ -51,7 +50,7 @@ EXTRAS: Final = "Extras"
 """Mode of disruption of gangs whose minima are never evicted for others."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GangTerms:
     """The terms on which a gang runs: fields of the spec that its ``Gang`` carries as they are.
 
@@ -81,7 +80,7 @@ class GangTerms:
     devices: DeviceMatchRequest = NO_DEVICE_MATCH
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PodGroup:
     """A gang as its author describes it, and the status written last.
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-import attrs
-
 from gpusched.api.gang.pod_group import GangTerms
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class RunningKind:
     """What gangs of one running pod have in common; those of another kind differ, or may be equal.
 

@@ -14,6 +14,7 @@ import attrs
 import msgspec
 
 from gpusched.api.meta.identity import TIME_MAX, InvalidObject, format_time, parse_time
+from gpusched.base.classes import frozen
 from gpusched.base.limits import FOREIGN_TEXT_MAX
 
 TURN: Final = "gpusched.io/turn"
@@ -21,7 +22,7 @@ TURN: Final = "gpusched.io/turn"
 _SECONDS_MAX: Final = 2**53
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class TurnRecord:
     """Turns that a gang has had.
 

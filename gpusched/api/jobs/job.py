@@ -5,20 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.dynamic.claims import ExtendedRequest
 from gpusched.api.gang.eviction_record import NO_EVICTIONS, GangEvictions
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, ResourceVersion
 from gpusched.api.pod.pod import GangAnnotations, GangMembership, PodClass
+from gpusched.base.classes import frozen
 
 DEFAULT_BACKOFF_LIMIT: Final = 6
 """Failures of pods that a Job survives which names no number, as the API server has it."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class JobTemplate:
     """The pods that a Job of ours would make."""
 
@@ -34,7 +33,7 @@ class JobTemplate:
     """What containers of its pods request of extended resources, without classes."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Job:
     """A batch Job, from which a gang may be derived.
 

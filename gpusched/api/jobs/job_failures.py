@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class EvictionWarning:
     """That a Job would fail by the eviction of its pods, and what its author can do.
 

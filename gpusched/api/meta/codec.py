@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
 
-import attrs
 import msgspec
 from msgspec import Struct
 
@@ -24,6 +23,7 @@ from gpusched.api.meta.identity import (
     ResourceVersion,
     parse_time,
 )
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UndecodableObject
 from gpusched.base.known_keys import is_unknown_key, may_hold_unknown_keys, unknown_key_message
 
@@ -46,7 +46,7 @@ _FAULTS: Final = (msgspec.MsgspecError, ValueError, RecursionError)
 _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 
-@attrs.frozen
+@frozen
 class ObjectPage(Generic[Entity]):
     """One page of a list."""
 
@@ -55,7 +55,7 @@ class ObjectPage(Generic[Entity]):
     continue_token: str
 
 
-@attrs.frozen
+@frozen
 class WatchEvent(Generic[Entity]):
     """One line of a watch; ``code`` and ``message`` belong to an ERROR."""
 

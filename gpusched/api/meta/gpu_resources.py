@@ -16,10 +16,10 @@ from contextvars import ContextVar
 from functools import cached_property
 from typing import Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GpuResource:
     """One extended resource whose pieces are whole GPUs, and where nodes tell more of them.
 
@@ -46,7 +46,7 @@ SLICES_OF_A_GPU: Final = 7
 _SLICE: Final = re.compile(r"([0-9]{1,3})g\.")
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceQuota:
     """One row of ``deviceQuota``: amounts of resources that queues are charged with for one device.
 
@@ -72,7 +72,7 @@ class DeviceQuota:
         return (*(name for name, _ in self.amounts), *(name for name, _ in self.capacities))
 
 
-@attrs.frozen(slots=False)
+@frozen(slots=False)
 class GpuResources:
     """The GPU resources of a cluster.
 

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final, NamedTuple, NewType
 
-import attrs
-
 from gpusched.api.meta.resources import Resources
+from gpusched.base.classes import frozen
 
 UID = NewType("UID", str)
 ResourceVersion = NewType("ResourceVersion", str)
@@ -42,7 +41,7 @@ class GangKey(NamedTuple):
         return f"{self.namespace}/{self.name}"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Owner:
     """The controller of an object."""
 
@@ -51,7 +50,7 @@ class Owner:
     uid: UID
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Creator:
     """The user who made an object, empty where that is not known, and the groups of this user, sorted.
 
@@ -92,7 +91,7 @@ def _is_name(text: str) -> bool:
     return 0 < len(text) <= NAME_LENGTH_MAX and text.isprintable() and text == text.strip()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class RejectedPodUsage:
     """What an object that we refuse to believe still takes from a node.
 
@@ -112,7 +111,7 @@ class RejectedPodUsage:
     seal: str = ""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Rejected:
     """An object that cannot be believed: counted, named in an event, never scheduled."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import attrs
-
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
 from gpusched.api.meta.units import unit_exponent
+from gpusched.base.classes import frozen
 from gpusched.base.limits import COLUMN_MAX, FOREIGN_TEXT_MAX
 
 PODS = "pods"
@@ -17,7 +16,7 @@ RESOURCE_KINDS_MAX = 64
 """Resource names in one list; a pod that names more is storing data in them."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Resources:
     """Non-negative ints in base units (thousandths of a core or a GPU, bytes, pieces), sorted by name.
 

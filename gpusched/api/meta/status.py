@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.gang.eviction_record import WirePastEviction
@@ -12,9 +11,10 @@ from gpusched.api.gang.turn_record import WireTurnRecord
 from gpusched.api.meta import wire
 from gpusched.api.meta.fields import decode_part
 from gpusched.api.meta.identity import InvalidObject, parse_time
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Condition:
     """One condition of a status; ``transition`` in seconds since the epoch."""
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from gpusched.api.affinity.selector import Taint
 from gpusched.api.devices.gpu_layout import Island
 from gpusched.api.devices.numa import NumaTopology
 from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.api.meta.resources import Resources
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Node:
     """A node as the scheduler sees it.
 

@@ -12,11 +12,12 @@ from typing import Final
 
 import msgspec
 
+from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.fields import decode_part, parse_number
-from gpusched.api.meta.identity import InvalidObject, Owner
+from gpusched.api.meta.identity import GangKey, InvalidObject, Owner
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import LWS_INDEX, ROLES
-from gpusched.api.pod.pod import GangMembership
+from gpusched.api.pod.pod import GangMembership, Pod
 from gpusched.base.limits import GANG_PODS_MAX
 
 _OLD_NAME: Final = "pod-group.scheduling.sigs.k8s.io/name"
@@ -66,6 +67,8 @@ SPARK_APP: Final = "SparkApplication"
 WITHOUT_OBJECT: Final = frozenset({KUEUE_GROUP, KOORDINATOR_GANG, YUNIKORN_APP, SPARK_APP})
 """Kinds of gangs that only their pods tell of."""
 _NO_NOTES: Final = pod_wire.PodAnnotations()
+_NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup", COMPOSITE})
+"""Kinds of gangs that no pod joins by an owner reference, which any tenant may write."""
 
 
 _MARKS: Final = frozenset(
@@ -234,3 +237,17 @@ def _index(text: str, key: str) -> int:
     if len(text) < 5 and text.isdecimal() and text.isascii():
         return int(text)
     return parse_number(text, field=f"metadata.labels[{key}]", low=0, high=_INDEX_MAX)
+
+
+def gang_key_of(pod: Pod) -> GangKey:
+    """The gang that a pod belongs to: its PodGroup's, its controller's, or its own."""
+    if pod.group:
+        return GangKey("PodGroup", pod.namespace, pod.group)
+    if pod.family is not None:
+        return GangKey(pod.family.kind, pod.namespace, pod.family.name)
+    owner = pod.owner
+    if owner is not None and owner.kind == "Job":
+        return GangKey("Job", pod.namespace, owner.name)
+    if owner is not None and pod.hints.min_member > 1 and owner.kind not in _NO_CONTROLLERS:
+        return GangKey(owner.kind, pod.namespace, owner.name)
+    return GangKey("Pod", pod.namespace, pod.name)

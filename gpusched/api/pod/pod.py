@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.affinity.pod_terms import HostPort, PodTerm, SpreadTerm
@@ -20,6 +19,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, ObjectKey, Owner, ResourceVersion
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
+from gpusched.base.classes import frozen
 
 NOMINATED = "PreemptionInProgress"
 """The reason of a pod's condition PodScheduled while room is promised to it."""
@@ -45,7 +45,7 @@ FAILED: Final = PodPhase.FAILED
 ENDED: Final = (SUCCEEDED, FAILED)
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class PodClass:
     """Everything that placement reads of a pod. Interned: equal pods share one object.
 
@@ -112,7 +112,7 @@ class PodClass:
         )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GangAnnotations:
     """Annotations on a pod or Job that stand in for a PodGroup. Zero or empty: not said."""
 
@@ -129,7 +129,7 @@ class GangAnnotations:
 NO_GANG_ANNOTATIONS = GangAnnotations()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class KubeletRefusal:
     """A kubelet did not take a pod that was bound to its node; it never ran.
 
@@ -142,7 +142,7 @@ class KubeletRefusal:
     at: float
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GangMembership:
     """The gang that a pod names by the labels of the controller that made it.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.affinity import wire as wire_rules
@@ -22,13 +21,14 @@ from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.api.meta.resources import NOTHING, PODS, RESOURCE_KINDS_MAX, Resources
 from gpusched.api.meta.units import unit_exponent
 from gpusched.api.pod import wire as pod_wire
+from gpusched.base.classes import frozen
 from gpusched.base.limits import QUANTITY_MAX
 
 _PENDING: Final = "PodResizePending"
 _INFEASIBLE: Final = "Infeasible"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ContainerGrant:
     """Raw ``allocatedResources`` and ``resources`` of a container or of the pod as a whole.
 
@@ -44,7 +44,7 @@ class ContainerGrant:
 NO_GRANT: Final = ContainerGrant()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PodGrants:
     """All that a pod was granted.
 
@@ -93,7 +93,7 @@ _ONE_POD: Final = Resources(((PODS, 1),))
 _POD_LEVEL: Final = frozenset({"cpu", "memory"})
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ContainerNeed:
     """Raw ``resources`` of a container, whether it is a sidecar, and what it was granted."""
 

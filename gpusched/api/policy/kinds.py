@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
-
 from gpusched.api.affinity.selector import Selector
 from gpusched.api.meta.identity import UID, ResourceVersion
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Topology:
     """Levels, widest first: pairs of level name and node label; and its status as last seen."""
 
@@ -22,7 +21,7 @@ class Topology:
     status: bytes = b"{}"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Namespace:
     """A namespace; its queue label holds for all that it contains."""
 
@@ -33,7 +32,7 @@ class Namespace:
     queue: str
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PriorityClass:
     """A priority by name.
 
@@ -49,7 +48,7 @@ class PriorityClass:
     preemptible: bool | None = None
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class QuotaScope:
     """Which priority classes a quota counts: an operator of ``scopeSelector`` and its values."""
 
@@ -65,7 +64,7 @@ class QuotaScope:
         return self.operator != "DoesNotExist"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ResourceQuota:
     """A ResourceQuota, as far as it limits priority classes.
 
@@ -86,7 +85,7 @@ class ResourceQuota:
         return bool(self.classes) and all(term.selects(name) for term in self.classes)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DisruptionBudget:
     """A PodDisruptionBudget: how many more evictions the API would allow now."""
 

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from datetime import date, datetime, timedelta
 from typing import Final, Literal
 
-import attrs
-
 from gpusched.api.meta.identity import UID, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.base.classes import frozen
 from gpusched.base.time_zones import UTC_NAME, find_time_zone
 
 MAINTENANCE: Final = "Maintenance"
@@ -23,7 +22,7 @@ _DAY_S: Final = 86_400
 _WEEK_S: Final = 7 * _DAY_S
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ReservationWindow:
     """One window of a reservation, from its beginning until its end."""
 
@@ -35,7 +34,7 @@ class ReservationWindow:
         return self.begins <= time < self.ends
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class AdvanceReservation:
     """A Reservation of the API: which nodes are kept, when, and who may use them then.
 

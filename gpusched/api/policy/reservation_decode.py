@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.codec import KindCodec
@@ -36,6 +35,7 @@ from gpusched.api.policy.reservation_wire import (
     WireReservation,
     WireReservationStatus,
 )
+from gpusched.base.classes import frozen
 from gpusched.base.limits import WINDOW_LENGTH_MAX_S, WINDOW_LENGTH_MIN_S, WINDOW_NAMES_MAX
 from gpusched.base.time_zones import UTC_NAME, find_time_zone
 
@@ -145,7 +145,7 @@ def _first_window(spec: ReservationSpec) -> ReservationWindow:
     return ReservationWindow(begins, ends)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Recurrence:
     """When further windows begin, as fields of ``AdvanceReservation``."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal
 
-import attrs
+from gpusched.base.classes import frozen
 
 DAY: Final = "Day"
 WEEK: Final = "Week"
@@ -37,7 +37,7 @@ BUDGET_WARNING: Final = "BudgetWarning"
 OnExhausted = Literal["Hold", "HoldAndDrain"]
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Budget:
     """What a queue and all below it may use in each period.
 
@@ -58,7 +58,7 @@ class Budget:
     on_exhausted: OnExhausted = "Hold"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class BudgetRecord:
     """How much of its budget a queue had used at a moment, as its status remembers it.
 
@@ -115,7 +115,7 @@ def _utc(moment: int) -> datetime:
     return datetime.fromtimestamp(max(0, min(moment, _LAST - 40 * _DAY_S)), UTC)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GpuHold:
     """GPUs that a user's gang held in a queue, or holds.
 

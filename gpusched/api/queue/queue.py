@@ -15,6 +15,7 @@ from gpusched.api.meta.status import Condition
 from gpusched.api.queue.budget import NO_BUDGET_RECORD, Budget, BudgetRecord
 from gpusched.api.queue.start_errors import NO_START_ERRORS, StartErrors
 from gpusched.api.queue.user_limits import NO_USER_LIMITS, UserLimits
+from gpusched.base.classes import frozen
 
 ROOT_QUEUE = "root"
 
@@ -22,7 +23,7 @@ ROOT_QUEUE = "root"
 DEFAULT_QUEUE = "default"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class NodePool:
     """Limits of a queue on some nodes. A name means the same nodes in all queues.
 
@@ -37,7 +38,7 @@ class NodePool:
     capability: Resources
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class QueueUsage:
     """How much of the cluster a queue used of late, as a policy measures it.
 
@@ -54,7 +55,7 @@ class QueueUsage:
     share: tuple[tuple[str, int], ...] = ()
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class QueueShardRow:
     """What a queue has in the shards of one daemon, as its status says.
 
@@ -69,7 +70,7 @@ class QueueShardRow:
     start_errors: StartErrors = NO_START_ERRORS
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Queue:
     """A team's share. A resource that ``capability`` does not name has no cap of its own.
 

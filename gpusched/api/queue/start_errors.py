@@ -15,6 +15,8 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
+
 RATIO_EDGES: Final = (
     1, 2, 3, 5, 7, 10, 14, 20, 25, 30, 35, 40, 45, 50, 55, 60, 65, 70, 75, 80, 85, 90, 93, 95, 97, 98, 99,
     100, 101, 102, 103, 105, 108, 111, 118, 125, 133, 143, 154, 167, 182, 200, 222, 250, 286, 333, 400,
@@ -52,7 +54,7 @@ class StartKnownBy(StrEnum):
     """Nothing: it was told no start."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class StartTally:
     """Starts whose time was known in one way.
 
@@ -89,7 +91,7 @@ class StartTally:
         return sum(count for edge, count in self.ratios if AS_TOLD[0] < edge <= AS_TOLD[1])
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class StartErrors:
     """What became of the starts that gangs of one queue were told: a tally a kind, sorted by it."""
 

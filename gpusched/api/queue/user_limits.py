@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.identity import Creator
 from gpusched.api.meta.resources import NOTHING, Resources
+from gpusched.base.classes import frozen
 
 UNKNOWN_USER: Final = ""
 """The user of gangs whose creator is not known."""
@@ -21,7 +20,7 @@ RUNNING_GANGS: Final = "running gangs"
 """What an account has of ``maxRunning`` where that is counted beside resources; no resource has such a name."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class UserLimit:
     """The most that one user, or all users of one group together, may have in a queue and below it.
 
@@ -43,7 +42,7 @@ NO_USER_LIMIT: Final = UserLimit()
 _NOBODY: Final[Mapping[str, UserLimit]] = MappingProxyType({})
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class UserLimits:
     """Limits by user and by group of a queue.
 

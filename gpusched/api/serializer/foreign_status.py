@@ -6,7 +6,6 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.foreign import kinds
@@ -20,12 +19,13 @@ from gpusched.api.gang.native_terms import COMPLETED, COMPOSITE, TOLD_AS
 from gpusched.api.meta.identity import UID, format_time
 from gpusched.api.serializer.patches import BY_SCHEDULER
 from gpusched.api.serializer.requests import UNSCHEDULABLE, clip_text, merge_status
+from gpusched.base.classes import frozen
 
 Obj = dict[str, object]
 SCHEDULER_ERROR: Final = "SchedulerError"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GroupState:
     """Where a gang stands.
 

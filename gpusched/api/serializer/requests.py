@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched import API_VERSION
@@ -23,6 +22,7 @@ from gpusched.api.meta.identity import (
     format_time,
 )
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 
 CONTROLLER: Final = "gpusched"
 REASON: Final = "gpusched.io/reason"
@@ -48,7 +48,7 @@ _NAME_MAX: Final = 200
 _json = msgspec.json.Encoder()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ObjectRef:
     """What an event is about."""
 
@@ -64,7 +64,7 @@ class ObjectRef:
         return self.key.namespace or EVENT_NAMESPACE
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class EventNote:
     """One thing to tell about an object.
 
@@ -214,7 +214,7 @@ def pod_unscheduled_patch(
     return _json.encode({"metadata": {"uid": uid, "resourceVersion": version}, "status": status})
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ConditionUpdate:
     """One condition as it should be; when it last changed is found out when writing."""
 

@@ -14,8 +14,6 @@ import hmac
 import re
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.slots import format_slots
 from gpusched.api.gang.charge_record import ChargeRecord, format_charge
 from gpusched.api.gang.eviction_record import GangEvictions, format_evictions
@@ -24,6 +22,7 @@ from gpusched.api.gang.turn_record import TurnRecord, format_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import TIME_MAX, UID, RejectedPodUsage, format_time
 from gpusched.api.pod.pod import Pod
+from gpusched.base.classes import frozen
 
 SEAL: Final = "gpusched.io/seal"
 """The annotation of a pod that we bound, and of a Job that we started."""
@@ -35,7 +34,7 @@ _DIGITS: Final = 32
 _KEY: Final = re.compile(rf"[0-9a-f]{{{2 * KEY_BYTES}}}")
 
 
-@attrs.frozen(slots=True, repr=False)
+@frozen(slots=True, repr=False)
 class Seal:
     """Makes and checks seals.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-import attrs
-
 from gpusched.api.affinity.selector import NodeTerm, Selector
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
 from gpusched.api.node.node import Node
+from gpusched.base.classes import frozen
 
 NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 _ZONES: Final = (
@@ -20,7 +19,7 @@ _ZONES: Final = (
 )
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PersistentVolumeClaim:
     """A PersistentVolumeClaim.
 
@@ -56,7 +55,7 @@ class PersistentVolumeClaim:
         return ObjectKey(self.namespace, self.name)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PersistentVolume:
     """A PersistentVolume.
 
@@ -96,7 +95,7 @@ class PersistentVolume:
         return all(node.labels.get(key) in value.split("__") for key, value in self.zones)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class StorageClass:
     """A StorageClass.
 
@@ -129,7 +128,7 @@ class StorageClass:
         )
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class VolumeCatalog:
     """All of it at one moment, by key and by name."""
 

@@ -20,12 +20,13 @@ from gpusched.api.devices.dynamic.claims import (
 from gpusched.api.devices.dynamic.slices import DeviceTaintRule, ResourceSlice
 from gpusched.api.devices.published_devices import DeviceSlice, gpu_slice
 from gpusched.api.meta.identity import UID, ObjectKey, Rejected
+from gpusched.base.classes import frozen
 from gpusched.cache.claimable.claim_store import ClaimStore, PoolKey
 from gpusched.cache.claimable.volume_stores import VolumeKindStore as ListedKindStore
 from gpusched.cache.nodes.device_view import DeviceStore
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class AssumedClaim:
     """A claim that is being written.
 

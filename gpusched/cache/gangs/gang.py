@@ -25,14 +25,14 @@ from gpusched.api.jobs.job_failures import EvictionWarning
 from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass
-from gpusched.base.former_names import former_names
+from gpusched.base.classes import former_names, frozen
 from gpusched.cache.gangs.priority import CountedPriority
 
 SYSTEM_PRIORITY = 2_000_000_000
 """The priority of system-cluster-critical: pods at or above it are never evicted by us."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class PodSet:
     """Unbound pods of one class, role and sub-group, in the order in which they take places."""
 
@@ -42,7 +42,7 @@ class PodSet:
     sub_group: str = ""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Placed:
     """A member that has its place, bound or assumed; ``slots`` are a bitmask, 0 for none or unknown."""
 
@@ -56,7 +56,7 @@ DEFAULT_TERMS: Final = GangTerms(preemptible=True)
 """Terms of a gang that says nothing and whose priority class says nothing."""
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class Gang:
     """Pods that start together or not at all, as a session decides about them.
 
@@ -450,7 +450,7 @@ def _pod_set_order(pod_set: PodSet) -> tuple[int, tuple[int, ...], str, str, str
     )
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GangSpec:
     """Numbers of a gang as its PodGroup, its Job or its lone pod says them, before pods are counted."""
 

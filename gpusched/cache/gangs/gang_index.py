@@ -13,7 +13,7 @@ from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import Resources
-from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD
+from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD, gang_key_of
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
@@ -35,26 +35,8 @@ from gpusched.cache.ledger import Ledger
 from gpusched.cache.store import KindStore
 from gpusched.config.model import UsersBelieved
 
-_NO_CONTROLLERS: Final = frozenset({"Pod", "PodGroup", COMPOSITE})
-"""Kinds of gangs that no pod joins by an owner reference, which any tenant may write."""
-
-
 FAULTS_MAX: Final = 64
 """Faults that wait to be told."""
-
-
-def gang_key_of(pod: Pod) -> GangKey:
-    """The gang that a pod belongs to: its PodGroup's, its controller's, or its own."""
-    if pod.group:
-        return GangKey("PodGroup", pod.namespace, pod.group)
-    if pod.family is not None:
-        return GangKey(pod.family.kind, pod.namespace, pod.family.name)
-    owner = pod.owner
-    if owner is not None and owner.kind == "Job":
-        return GangKey("Job", pod.namespace, owner.name)
-    if owner is not None and pod.hints.min_member > 1 and owner.kind not in _NO_CONTROLLERS:
-        return GangKey(owner.kind, pod.namespace, owner.name)
-    return GangKey("Pod", pod.namespace, pod.name)
 
 
 OnCounted = Callable[[GangKey, tuple[Gang, ...]], None]

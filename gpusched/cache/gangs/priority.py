@@ -18,6 +18,7 @@ from gpusched.api.meta.identity import ObjectKey, Rejected
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import PriorityClass, ResourceQuota
+from gpusched.base.classes import frozen
 from gpusched.cache.store import KindStore
 from gpusched.config.model import GroupPriority
 
@@ -25,7 +26,7 @@ USER_PRIORITY_MAX: Final = 1_000_000_000
 """Highest value of a PriorityClass that users may define; those above it are the system's."""
 
 
-@attrs.frozen
+@frozen
 class CountedPriority:
     """A class as it counts for a gang.
 

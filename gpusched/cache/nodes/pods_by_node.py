@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.identity import UID
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Ints, NodeColumns
+from gpusched.base.classes import frozen
 from gpusched.cache.ledger import Ledger
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class NodePods:
     """Pods by row of their node: bound, or assumed to be; in any order.
 

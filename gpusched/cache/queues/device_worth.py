@@ -33,6 +33,7 @@ from gpusched.api.devices.dynamic.slices import (
 from gpusched.api.meta.gpu_resources import DeviceQuota
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.meta.units import unit_of
+from gpusched.base.classes import define, frozen
 from gpusched.devices.allocator import share_of_capacity
 from gpusched.devices.inventory import REMEMBERED_MAX, PoolId
 from gpusched.devices.selector_verdicts import (
@@ -59,7 +60,7 @@ _WORTHS_MAX: Final = 1_024
 """Sorts of whole cards whose amounts are remembered."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _PoolAnswer:
     """Devices of one pool that match a request: the dearest, and the sums by node ("" for several)."""
 
@@ -68,7 +69,7 @@ class _PoolAnswer:
     found: bool
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class PublishedPool:
     """Devices of one pool in its newest generation.
 

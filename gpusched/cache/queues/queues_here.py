@@ -9,9 +9,10 @@ import attrs
 
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.queue.queue import Queue
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class QueuesHere:
     """See the module; a queue that is not named is not divided.
 

@@ -9,6 +9,7 @@ import attrs
 from gpusched.api.meta.identity import UID, Rejected, ResourceVersion
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE, Queue
+from gpusched.base.classes import frozen
 from gpusched.base.limits import TEXT_MAX
 from gpusched.cache.queues.checks import (
     inherited_limit,
@@ -27,7 +28,7 @@ BUILT_IN = Queue(
 """The queue of gangs that name none; an object of that name replaces it."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class QueueNode:
     """A queue in its place.
 
@@ -69,7 +70,7 @@ class QueueNode:
     lasting_here: Resources | None = None
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class QueueTree:
     """Every queue by name, sorted.
 

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.cel.errors import CelError
 
 AUTHORIZER: Final = "kubernetes.authorization.Authorizer"
@@ -22,7 +23,7 @@ REQUESTED: Final = "requestResource"
 """The one field of an authorizer, of type ``RESOURCE_CHECK``."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AuthorizationQuestion:
     """A question about rights: the subject, the verb and the resource.
 
@@ -42,7 +43,7 @@ class AuthorizationQuestion:
     path: str = ""
 
 
-@attrs.frozen
+@frozen
 class AuthorizationDecision:
     """Whether something is allowed, and by what."""
 
@@ -53,7 +54,7 @@ class AuthorizationDecision:
 Decide = Callable[[AuthorizationQuestion], AuthorizationDecision]
 
 
-@attrs.frozen
+@frozen
 class AuthorizerVariable:
     """Where every question begins.
 
@@ -66,7 +67,7 @@ class AuthorizerVariable:
     requested: ResourceCheck | None = None
 
 
-@attrs.frozen
+@frozen
 class PathCheck:
     """A path that is no resource."""
 
@@ -74,7 +75,7 @@ class PathCheck:
     path: str
 
 
-@attrs.frozen
+@frozen
 class GroupCheck:
     """A group of the API."""
 
@@ -82,7 +83,7 @@ class GroupCheck:
     group: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ResourceCheck:
     """A resource, narrowed down as far as the rule says."""
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qs, urlsplit
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cel.errors import CelError
 
 _SEMVER: Final = re.compile(
@@ -19,7 +18,7 @@ _SEMVER: Final = re.compile(
 )
 
 
-@attrs.frozen
+@frozen
 class IpAddress:
     """An IP address, as ``ip()`` returns it."""
 
@@ -30,7 +29,7 @@ class IpAddress:
         return str(self.address)
 
 
-@attrs.frozen
+@frozen
 class IpNetwork:
     """An address with the length of its network."""
 
@@ -41,7 +40,7 @@ class IpNetwork:
         return str(self.interface)
 
 
-@attrs.frozen
+@frozen
 class Semver:
     """A semantic version: three numbers and what precedes a release."""
 

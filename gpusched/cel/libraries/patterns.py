@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.cel.errors import CelError
 
 _STATES_MAX: Final = 10_000
@@ -36,7 +37,7 @@ class _TooHard(Exception):
     """A pattern that the automaton does not know, or that has too many states."""
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _Automaton:
     """States of a pattern: each consumes a character, asks about the place, or goes on by itself.
 
@@ -91,7 +92,7 @@ class _Automaton:
         return found
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Pattern:
     """A pattern, ready to be searched for.
 

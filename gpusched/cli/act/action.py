@@ -8,9 +8,8 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import (
     ApiError,
     ClusterUnreachable,
@@ -46,7 +45,7 @@ class ActionRefused(GpuschedError):
     exit_status = _DONE_IN_PART
 
 
-@attrs.frozen
+@frozen
 class Done:
     """What was done with one object.
 
@@ -61,7 +60,7 @@ class Done:
     notes: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Server:
     """The way to write.
 

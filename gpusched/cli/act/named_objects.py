@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import attrs
-
 from gpusched import API_VERSION
 from gpusched.api.foreign import kinds as foreign_kinds
 from gpusched.api.foreign.kinds import ForeignKind
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.cli.inspect.cluster_reader import (
     Json,
@@ -42,7 +41,7 @@ _ALWAYS: Final = (_POD_GROUP, _JOB, _POD)
 """Kinds that are asked for without a look at which are served."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NamedObject:
     """One object.
 
@@ -91,7 +90,7 @@ class NamedObject:
         return str((value_at(self.item, "metadata", "labels") or {}).get(key) or "")
 
 
-@attrs.frozen
+@frozen
 class WantedObject:
     """One object as it was asked for: the word for its kind, where it is, and its name."""
 

@@ -8,9 +8,8 @@ import tarfile
 from collections.abc import Mapping, Sequence
 from typing import IO, Final
 
-import attrs
-
 from gpusched.api.meta.identity import format_time
+from gpusched.base.classes import frozen
 
 FOLDER: Final = "gpusched-bundle"
 _KEY_NAME: Final = r"[\w.-]*(?:passw(?:or)?d|secret|token|api[-_]?key|credential)[\w.-]*"
@@ -24,7 +23,7 @@ _SECRETS: Final = (
 _MASK: Final = r"\1(left out)"
 
 
-@attrs.frozen
+@frozen
 class BundlePart:
     """One file of a bundle.
 
@@ -39,7 +38,7 @@ class BundlePart:
     about: str
 
 
-@attrs.frozen
+@frozen
 class MissingPart:
     """What a bundle does not have, and why."""
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
-import attrs
 from prometheus_client.parser import text_string_to_metric_families
 
 from gpusched import API_VERSION, __version__
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ApiError, GpuschedError
 from gpusched.cli.bundle.archive import BundlePart, MissingPart, mask_secrets
@@ -50,7 +50,7 @@ _STATUS_FIELDS: Final = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BundleSources:
     """Where the parts come from.
 
@@ -330,7 +330,7 @@ def anonymous_metrics(text: str, pseudonyms: Pseudonyms) -> str:
     )
 
 
-@attrs.frozen
+@frozen
 class _Text:
     body: str
 

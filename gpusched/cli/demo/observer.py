@@ -9,12 +9,11 @@ import asyncio
 import json
 from typing import Any, Final, TypeAlias
 
-import attrs
-
 from gpusched.api.devices.slots import parse_slots, slot_numbers
 from gpusched.api.meta.gpu_resources import DEFAULT_GPU_RESOURCES
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 from gpusched.cli.demo.scene import ClusterScene, GangPhase, GangScene, NodeScene, queue_scenes
@@ -39,7 +38,7 @@ _WATCHED: Final = {
 }
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class DemoPod:
     """What was seen of one pod; times in seconds since the demo began."""
 

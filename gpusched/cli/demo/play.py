@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Coroutine, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import yaml
 
 from gpusched.app import App, AppOptions
 from gpusched.base import installed_files, limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.cli.demo.observer import DemoObserver
@@ -38,7 +38,7 @@ _SESSION_SECONDS: Final = re.compile(
 )
 
 
-@attrs.frozen
+@frozen
 class DemoStep:
     """What the user does: apply one file so many seconds after the beginning."""
 
@@ -46,7 +46,7 @@ class DemoStep:
     file: Path
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DemoOptions:
     """How one demo is run.
 

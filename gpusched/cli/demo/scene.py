@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 NEVER: Final = "NoFeasibleNode"
 """The reason of a gang that no node could take even if it were empty."""
@@ -20,7 +20,7 @@ class GangPhase(StrEnum):
     DONE = "done"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GangScene:
     """One gang.
 
@@ -71,7 +71,7 @@ class GangScene:
         return self.whole_s is None and self.reason == NEVER
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodeScene:
     """One node: holder of each GPU slot, as an index into the gangs; None: free."""
 
@@ -80,7 +80,7 @@ class NodeScene:
     slots: tuple[int | None, ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class QueueScene:
     """One queue: GPUs in use, gangs that run and gangs that wait."""
 
@@ -90,7 +90,7 @@ class QueueScene:
     waiting: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterScene:
     """The moment.
 
@@ -128,7 +128,7 @@ class ClusterScene:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DemoOutcome:
     """What came of a demo.
 

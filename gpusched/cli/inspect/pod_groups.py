@@ -7,7 +7,6 @@ from collections.abc import Collection
 from typing import Any, Final
 from urllib.parse import quote
 
-import attrs
 import msgspec
 
 from gpusched import API_VERSION
@@ -19,6 +18,7 @@ from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.meta.codec import KindCodec
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import read_group_name
+from gpusched.base.classes import frozen
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import Json, items_at, list_objects, value_at
@@ -35,7 +35,7 @@ _FOREIGN: Final[tuple[tuple[ForeignKind, KindCodec[Any, PodGroup]], ...]] = (
 """Kinds of groups, the first of which counts where several have an object of one name."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListedGroups:
     """PodGroups of a scope.
 

@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import GpuResource, gpu_resources_in_force
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import (
     print_json,
@@ -56,7 +55,7 @@ def add_mig_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-@attrs.frozen
+@frozen
 class _Advice:
     """What is told.
 

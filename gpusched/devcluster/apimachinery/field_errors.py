@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
 import msgspec
+
+from gpusched.base.classes import frozen
 
 SKIPPED_RULES_TEXT = (
     "some validation rules were not checked because the object was invalid; "
@@ -19,7 +20,7 @@ SKIPPED_RULES_TEXT = (
 """The message for a custom resource whose CEL rules could not be run."""
 
 
-@attrs.frozen
+@frozen
 class FieldError:
     """One wrong field.
 

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     forbidden,
@@ -132,7 +131,7 @@ def segment_errors(name: str, field: str = "metadata.name") -> list[FieldError]:
     return [invalid(field, name, why) for why in segment_problems(name)]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MetadataRules:
     """What a kind asks of its metadata.
 

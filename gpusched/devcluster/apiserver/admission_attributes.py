@@ -7,6 +7,7 @@ from typing import Any, Literal, Protocol
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apiserver.rbac.rules import User
 from gpusched.devcluster.registry.kinds import Resource
 
@@ -14,7 +15,7 @@ Obj = dict[str, Any]
 Operation = Literal["CREATE", "UPDATE", "DELETE"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Attributes:
     """One write that asks to be admitted.
 

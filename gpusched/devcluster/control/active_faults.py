@@ -11,8 +11,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
-
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.apimachinery.limits import FAULT_RULES_MAX
 from gpusched.devcluster.control.fault_rules import (
     APPLIES,
@@ -26,7 +25,7 @@ from gpusched.devcluster.control.fault_rules import (
 Obj = dict[str, Any]
 
 
-@attrs.define
+@define
 class ActiveFault:
     """A rule with its counters and its own stream of draws: rules never shift one another."""
 
@@ -36,7 +35,7 @@ class ActiveFault:
     fired: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultOutcome:
     """What becomes of a request: it waits, then meets at most one other fault."""
 

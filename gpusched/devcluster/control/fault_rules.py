@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, cast
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery.limits import FAULT_DELAY_MAX_S, FAULT_RULES_MAX
 
 FaultType = Literal["delay", "status", "lost", "drop", "stall", "lag", "expired", "truncate"]
@@ -53,7 +54,7 @@ def path_text(path: tuple[str | int, ...]) -> str:
     return text.removeprefix(".")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RequestFacts:
     """What a rule can ask about a request. ``resource`` reads ``jobs.batch/status``."""
 
@@ -66,7 +67,7 @@ class RequestFacts:
     agent: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RequestMatch:
     """Which requests: each list that is not empty must hold one pattern that fits."""
 
@@ -95,7 +96,7 @@ def _one(patterns: tuple[str, ...], value: str) -> bool:
     return not patterns or any(fnmatchcase(value, pattern) for pattern in patterns)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultEffect:
     """What happens to a request; each type reads its own attributes.
 
@@ -121,7 +122,7 @@ class FaultEffect:
     bytes: int = 0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultSchedule:
     """Which of the matching requests a rule strikes; all that is given must hold.
 
@@ -141,7 +142,7 @@ class FaultSchedule:
     until: float = float("inf")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FaultRule:
     """One rule under its name."""
 

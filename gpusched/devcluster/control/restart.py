@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery.limits import SNAPSHOTS_MAX
 from gpusched.devcluster.apiserver.server_state import ServerState
 from gpusched.devcluster.storage.store import Frozen
@@ -21,7 +20,7 @@ class UnknownSnapshot(Exception):
     """No snapshot has that name."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RestartableParts:
     """What a restart needs of the program around it.
 

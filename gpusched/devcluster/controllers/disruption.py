@@ -9,8 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
@@ -27,7 +26,7 @@ class UnknownScale(GpuschedError):
     """The number of pods that a controller expects is unknown."""
 
 
-@attrs.frozen
+@frozen
 class ExpectedPods:
     """How many pods the controllers of some pods want, and how many of these have none."""
 

@@ -14,9 +14,8 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Final, Literal
 
-import attrs
-
 from gpusched.base.claim_templates import POD_CLAIM, claim_from_template, claim_prefix
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.status import StatusError
@@ -34,7 +33,7 @@ FINALIZER: Final = "resource.kubernetes.io/delete-protection"
 _COMPONENT: Final = "resource_claim"
 
 
-@attrs.frozen
+@frozen
 class _Key:
     kind: Literal["pod", "group", "claim"]
     namespace: str

@@ -6,9 +6,9 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.limits import CLOCK_RATE_MAX, SERVER_DOWN_MAX_S, STEP_MAX_S
@@ -22,7 +22,7 @@ Obj = dict[str, Any]
 MEMORIES: Final = ("kept", "cut", "empty", "snapshot")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ControlReply:
     """The answer of a control endpoint; ``last`` tells that the connection ends with it."""
 

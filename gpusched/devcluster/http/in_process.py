@@ -12,10 +12,10 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from email.utils import formatdate
 from typing import Final
 
-import attrs
 from multidict import CIMultiDict
 from yarl import URL
 
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.status import StatusError
@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger("gpusched.devcluster")
 _JSON: Final = "application/json"
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class InProcessAnswer:
     """An answer: its body, or a stream whose chunks a ``WatchStream`` gives.
 

@@ -19,9 +19,9 @@ from email.utils import formatdate
 from functools import lru_cache
 from typing import Any, Final
 
-import attrs
 from aiohttp import ClientConnectionResetError, HttpVersion11, web
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.limits import BODY_BYTES_MAX, BODY_WAIT_S, GZIP_FROM_BYTES
@@ -76,7 +76,7 @@ def answer_health(parts: list[str], *, verbose: bool, excluded: list[str]) -> tu
 _PORT = re.compile(r":\d{0,5}")
 
 
-@attrs.frozen
+@frozen
 class HostNames:
     """The names that count.
 

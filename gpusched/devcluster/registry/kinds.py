@@ -14,9 +14,9 @@ from importlib import resources
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery.selectors import field_reader
 from gpusched.devcluster.apimachinery.status import qualified
 from gpusched.devcluster.registry.custom.kind import CustomKind
@@ -149,7 +149,7 @@ _SELECTABLE: Final[Mapping[str, tuple[str, ...]]] = {
 _DEFAULT_READ: Final = {"spec.unschedulable": "false", "status.successful": "0"}
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Resource:
     """One served resource of one group version.
 

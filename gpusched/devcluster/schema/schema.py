@@ -11,6 +11,7 @@ import functools
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.schema_nodes import Doc, SchemaNode, join
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
@@ -49,7 +50,7 @@ class NotStructural(GpuschedError):
         self.errors = errors
 
 
-@attrs.frozen
+@frozen
 class Schema:
     """The schema of one kind; methods never change the object they are given.
 

@@ -16,8 +16,7 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address, ip_network
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
 from gpusched.devcluster.apimachinery.status import StatusError
@@ -100,7 +99,7 @@ _RETRY_JITTER: Final = 0.2
 _MANAGER: Final = "kwok"
 
 
-@attrs.define
+@define
 class _Job:
     """A chosen stage waiting for its moment, and where to go on after a refused step."""
 

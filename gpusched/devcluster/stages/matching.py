@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.stages.expressions import ExpressionInput
 from gpusched.devcluster.stages.model import (
     CelTest,
@@ -35,7 +34,7 @@ _UNITS: Final = {
 _PART: Final = re.compile(r"(\d+\.?\d*|\.\d+)(ns|us|µs|μs|ms|s|m|h)")
 
 
-@attrs.frozen
+@frozen
 class StageChoice:
     """A Stage that was picked, and the seconds until it is played (may be negative: at once)."""
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 
 PatchType = Literal["json", "merge", "strategic", "apply"]
@@ -19,7 +18,7 @@ class StageError(ConfigError):
     """A Stage that cannot be used; the sentence names it, the field and what would be right."""
 
 
-@attrs.frozen
+@frozen
 class JqTest:
     """``key`` yields texts; ``operator`` is In, NotIn, Exists or DoesNotExist."""
 
@@ -28,14 +27,14 @@ class JqTest:
     values: frozenset[str]
 
 
-@attrs.frozen
+@frozen
 class CelTest:
     """A CEL expression over ``self`` that has to be true."""
 
     expression: str
 
 
-@attrs.frozen
+@frozen
 class EqualTest:
     """A label or annotation that must have exactly this value."""
 
@@ -44,7 +43,7 @@ class EqualTest:
     value: str
 
 
-@attrs.frozen
+@frozen
 class StageExpression:
     """Where a number or a time comes from: a jq or a CEL expression over the object."""
 
@@ -52,7 +51,7 @@ class StageExpression:
     text: str
 
 
-@attrs.frozen
+@frozen
 class StageDelay:
     """Milliseconds, each with an expression that overrules it."""
 
@@ -62,7 +61,7 @@ class StageDelay:
     jitter_from: StageExpression | None = None
 
 
-@attrs.frozen
+@frozen
 class EventStep:
     """Record an event about the object."""
 
@@ -71,7 +70,7 @@ class EventStep:
     message: str
 
 
-@attrs.frozen
+@frozen
 class FinalizersStep:
     """Add and remove finalizers, or empty the list first."""
 
@@ -80,7 +79,7 @@ class FinalizersStep:
     empty: bool
 
 
-@attrs.frozen
+@frozen
 class PatchStep:
     """Patch the object with a rendered template under ``root``; type None is the kind's default."""
 
@@ -90,7 +89,7 @@ class PatchStep:
     type: PatchType | None = None
 
 
-@attrs.frozen
+@frozen
 class ApplyStep:
     """Create or patch another object: the rendered template names it."""
 
@@ -99,7 +98,7 @@ class ApplyStep:
     type: PatchType = "apply"
 
 
-@attrs.frozen
+@frozen
 class DeleteStep:
     """Delete the object with no grace."""
 
@@ -108,7 +107,7 @@ Step = EventStep | FinalizersStep | PatchStep | ApplyStep | DeleteStep
 Test = JqTest | CelTest | EqualTest
 
 
-@attrs.frozen
+@frozen
 class KwokStage:
     """One Stage, read and checked."""
 

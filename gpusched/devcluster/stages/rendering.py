@@ -11,9 +11,9 @@ import functools
 import re
 from typing import Any, Final
 
-import attrs
 import yaml
 
+from gpusched.base.classes import frozen
 from gpusched.base.shared_texts import shared_text
 from gpusched.devcluster.stages.model import (
     ApplyStep,
@@ -46,14 +46,14 @@ _VALUE: Final = re.compile(
 """Values that are texts, whatever surrounds them on their line."""
 
 
-@attrs.frozen
+@frozen
 class _ValuePlaceholder:
     """Where a value was cut out."""
 
     index: int
 
 
-@attrs.frozen
+@frozen
 class _ParsedForm:
     """What a text says but for its values; None where it must be parsed as a whole."""
 
@@ -133,7 +133,7 @@ def _shared(value: Any) -> Any:
     return [_shared(item) for item in value] if kind is list else value
 
 
-@attrs.frozen
+@frozen
 class PatchEffect:
     """A patch of the object itself; type None is the default of its kind."""
 
@@ -142,7 +142,7 @@ class PatchEffect:
     type: PatchType | None
 
 
-@attrs.frozen
+@frozen
 class ApplyEffect:
     """Another object to create or change."""
 
@@ -151,12 +151,12 @@ class ApplyEffect:
     type: PatchType
 
 
-@attrs.frozen
+@frozen
 class DeleteEffect:
     """Delete the object with grace 0."""
 
 
-@attrs.frozen
+@frozen
 class EventEffect:
     """An event that the step records."""
 

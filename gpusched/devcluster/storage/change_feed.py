@@ -10,15 +10,14 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, Final, Literal
 
-import attrs
-
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.storage.store import Collection, Pin
 
 Obj = dict[str, Any]
 _BATCH: Final = 64
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class WatchItem:
     """One change: its type, the object after it (for DELETED: as it was last), and before it."""
 
@@ -30,7 +29,7 @@ class WatchItem:
 See = Callable[[WatchItem], None]
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _Subscriber:
     see: See
     since: int

@@ -13,10 +13,10 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, Literal
 
-import attrs
 import msgspec
 from sortedcontainers import SortedDict
 
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.apimachinery.limits import (
     HISTORY_BYTES_MAX,
     HISTORY_PER_KIND_MAX,
@@ -52,7 +52,7 @@ class Stored:
         self._raw = None
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class Change:
     """One write: the object under its new version, and what was stored before.
 
@@ -90,7 +90,7 @@ def event_line(type_: str, raw: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), raw)
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class Pin:
     """Where a reader in this process stands; what lies behind it may be forgotten."""
 
@@ -288,7 +288,7 @@ class Collection:
         self._trimmed += count
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Frozen:
     """All objects at one version, by storage name and key."""
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Hashable, Sequence
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devices.inventory import DeviceInventory, NodeDevices, Pool, PoolDevice
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.selector_verdicts import LookedAt, Mismatch
 from gpusched.devices.usage import DeviceUsage
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Candidate:
     """A device that a request may take.
 

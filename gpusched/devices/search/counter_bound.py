@@ -13,9 +13,8 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.dynamic.claims import AllocationMode
+from gpusched.base.classes import frozen
 from gpusched.devices.inventory import Pool, PoolDevice
 from gpusched.devices.requests import ReadyClaim
 from gpusched.devices.selector_verdicts import Mismatch
@@ -30,7 +29,7 @@ _Item = tuple[int, tuple[int, ...]]
 """A device: kinds that it can serve as bits, and what it takes of each counter."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Part:
     """Devices that share counters, in a form that equal parts have alike.
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
-
 from gpusched.api.affinity.selector import NodeTerm, Requirement
 from gpusched.api.devices.dynamic.claims import (
     SHARE,
@@ -13,11 +11,12 @@ from gpusched.api.devices.dynamic.claims import (
     AllocatedDevice,
     ClaimAllocation,
 )
+from gpusched.base.classes import frozen
 from gpusched.devices.inventory import NodeDevices, PoolDevice
 from gpusched.devices.requests import ReadyRequest
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class GivenDevice:
     """A device that a request was given, by its place among those of its node.
 

@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.devices.dynamic.claims import AllocationMode
 from gpusched.api.meta.quantity import format_billionths
+from gpusched.base.classes import frozen
 from gpusched.devices.allocator import REPELS, share_of_capacity
 from gpusched.devices.fit import PodCount, count_pods
 from gpusched.devices.inventory import (
@@ -48,7 +49,7 @@ class DeviceState(StrEnum):
     POOL = "pool"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class AmountShortage:
     """A counter or a capacity of which too little is left; amounts in billionths.
 
@@ -68,7 +69,7 @@ class AmountShortage:
         return f"{needed} {self.name} needed, {left} of {total} left in {self.place}"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class RequestShortage:
     """Devices that match one request, by what keeps them away.
 
@@ -280,7 +281,7 @@ def _most_first(names: Counter[str]) -> tuple[tuple[str, int], ...]:
 
 
 # -- what would help -------------------------------------------------------------------------
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Relief:
     """What one rule or request fewer would do.
 

@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.io.client.kubeconfig_library import KubeconfigLibrary
 
@@ -15,7 +16,7 @@ _SERVER_NAME: Final = "tls-server-name"
 _NAMED_MAX: Final = 8
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Impersonation:
     """Whom requests act as: the server asks whether the user may, then judges them as that one.
 
@@ -48,7 +49,7 @@ class Impersonation:
         return tuple(pairs)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ConnectionChoice:
     """The choice of a command line; what is empty is as the kubeconfig or the pod's account says.
 

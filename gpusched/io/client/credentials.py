@@ -25,6 +25,7 @@ import attrs
 
 from gpusched.base import limits
 from gpusched.base.addresses import is_loopback
+from gpusched.base.classes import define, frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, ConfigError, UsageError
 from gpusched.io.client.connection_choice import (
@@ -44,7 +45,7 @@ _PROXY_VARIABLES: Final = ("http_proxy", "https_proxy", "no_proxy", "all_proxy")
 _log = Logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ApiAccess:
     """One reading of the credentials.
 
@@ -206,7 +207,7 @@ class KubeconfigCredentials:
         return limits.TOKEN_AGE_MAX_S if token_file else None
 
 
-@attrs.define
+@define
 class GivenCredentials:
     """Credentials that need no reading."""
 
@@ -218,7 +219,7 @@ class GivenCredentials:
         return self.access
 
 
-@attrs.define
+@define
 class _CredentialsByChoice:
     """Credentials of a pod's account, or of no source at all, with the choice of a command line."""
 

@@ -15,13 +15,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 _LIBRARY: Final = "kubernetes_asyncio"
 _CLIENT: Final = f"{_LIBRARY}.client"
 
 
-@attrs.frozen
+@frozen
 class KubeconfigLibrary:
     """What is used of the library.
 

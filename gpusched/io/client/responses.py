@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import Any, Final
 
-import attrs
-
 from gpusched.base import errors, limits
+from gpusched.base.classes import frozen
 from gpusched.io.observe.text import one_line
 
 BUDGET_CAUSE: Final = "DisruptionBudget"
 
 
-@attrs.frozen
+@frozen
 class ApiResponse:
     """Any HTTP answer.
 

@@ -15,6 +15,7 @@ import attrs
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
@@ -25,7 +26,7 @@ from gpusched.session.containment.set_aside import mark_of_gang
 from gpusched.session.framework.reasons import Reason
 
 
-@attrs.define(slots=True)
+@define(slots=True)
 class _Failing:
     """A gang whose commits failed.
 

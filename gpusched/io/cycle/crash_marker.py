@@ -18,11 +18,11 @@ import os
 from pathlib import Path
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.io.observe.logs import Logger
 
 _STATE: Final = 0
@@ -65,7 +65,7 @@ class CrashMemory(msgspec.Struct):
     suspects: list[CrashSuspect] = []
 
 
-@attrs.frozen
+@frozen
 class ProcessCrash:
     """How the last process ended.
 

@@ -10,10 +10,9 @@ import importlib
 from collections.abc import Callable
 from typing import TypeVar
 
-import attrs
-
 from gpusched.api.devices.gpu_layout import GpuLayoutCatalog
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ConfigError
 from gpusched.config.gpu_layouts import load_shipped_layouts
@@ -26,7 +25,7 @@ from gpusched.session.state.policy import Policy
 T = TypeVar("T")
 
 
-@attrs.frozen
+@frozen
 class LoadedPolicy:
     """A policy that can be put in force.
 

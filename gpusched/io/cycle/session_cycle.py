@@ -16,6 +16,7 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.debounce import Debounce
 from gpusched.base.errors import Fenced, InvariantBroken
@@ -86,7 +87,7 @@ class StatusSink(Protocol):
         """This is how things stand now; names of objects that cannot be told, and why."""
 
 
-@attrs.define
+@define
 class SessionRules:
     """A loaded configuration with what belongs to it: replaced as a whole on a reload."""
 

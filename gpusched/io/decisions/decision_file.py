@@ -16,12 +16,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import msgspec
 from msgspec import Struct
 
 from gpusched import __version__
 from gpusched.api.meta.identity import format_micro_time
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import DECISION_BYTES_MAX
 from gpusched.cache.snapshot import Snapshot
@@ -38,7 +38,7 @@ _GZIP: Final = b"\x1f\x8b"
 _COMPRESSION: Final = 3
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RecordedSearch:
     """One search of a decision.
 
@@ -53,7 +53,7 @@ class RecordedSearch:
     fault: str = ""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class DecisionInputs:
     """All that a decision is made of.
 
@@ -101,7 +101,7 @@ class _FormatMark(Struct, rename="camel"):
     gpusched_decision: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DecisionFile:
     """A decision that was read.
 

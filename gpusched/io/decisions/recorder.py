@@ -16,9 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import SolverFault
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
@@ -42,7 +41,7 @@ _OURS: Final = re.compile(r"\d{13}-\d{9}" + re.escape(SUFFIX))
 _log = Logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RecordingOptions:
     """What is to be recorded.
 

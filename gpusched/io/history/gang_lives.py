@@ -17,6 +17,7 @@ import attrs
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.units import DEVICE
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.io.history.gang_run import (
     DELETED,
@@ -55,7 +56,7 @@ class RunSink(Protocol):
         """GPUs were held by a gang since this was told of it last."""
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _FollowedRun:
     """A run with what is needed to go on with it.
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.identity import UID, GangKey
+from gpusched.base.classes import define
 
 STILL_OPEN: Final = 1e12
 """The end of a run that has none yet: sorts behind every other."""
@@ -19,7 +20,7 @@ UNKNOWN: Final = "Unknown"
 """How runs end that nobody ended by an eviction."""
 
 
-@attrs.define(slots=True, kw_only=True, eq=False)
+@define(slots=True, kw_only=True, eq=False)
 class GangRun:
     """See the module. Times are seconds since the epoch, 0.0 for what has not been.
 

@@ -19,6 +19,7 @@ from gpusched.api.devices.gpu_types import PRICE_ONE, gpu_type_price
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import format_time
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.io.history.gang_run import (
     RUN_COLUMNS,
@@ -57,7 +58,7 @@ class BadHistoryQuery(UsageError):
     """A question that means nothing."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistoryQuery:
     """Which runs are asked for.
 
@@ -79,7 +80,7 @@ class HistoryQuery:
     after: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistoryPage:
     """Runs, and where the next page begins; empty when there is none."""
 
@@ -87,7 +88,7 @@ class HistoryPage:
     after: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistorySum:
     """Runs of one queue, namespace, user, GPU type or day, added up.
 

@@ -11,9 +11,8 @@ import threading
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.io.history.gang_run import GangRun, run_as_row
 from gpusched.io.history.history_store import HistoryStore, HistoryUnavailable
@@ -28,7 +27,7 @@ _log = Logger(__name__)
 _Name = tuple[str, str, float]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HistoryOptions:
     """Where runs are kept.
 

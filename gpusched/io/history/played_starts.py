@@ -10,10 +10,10 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from math import inf
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.identity import UID, GangKey
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 from gpusched.io.observe.logs import Logger
@@ -31,7 +31,7 @@ _FRESH_PERIODS: Final = 3
 _log = Logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlayedStarts:
     """What a play told.
 

@@ -31,6 +31,7 @@ from gpusched.api.queue.start_errors import (
     StartKnownBy,
     add_start_errors,
 )
+from gpusched.base.classes import define, frozen
 from gpusched.base.limits import ESTIMATE_STEP_S
 from gpusched.cache.snapshot import Snapshot, StartEstimate
 from gpusched.session.backfill.estimates.start_moves import ClusterChange, explain_move, is_move
@@ -44,7 +45,7 @@ _TOLD_KEPT_MAX: Final = 128
 _LAST_PART: Final = 10
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ToldStart:
     """One estimate as a gang was told it.
 
@@ -61,7 +62,7 @@ class ToldStart:
     latest: float = 0.0
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ComparedStart:
     """A start beside what was told of it; None for what was never told.
 
@@ -107,7 +108,7 @@ class ComparedStart:
         return told.earliest <= self.started <= told.latest
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _WaitingTold:
     """A gang that waits, with what it was told.
 
@@ -125,7 +126,7 @@ class _WaitingTold:
     shown: tuple[GangStatus, StartEstimate | None, GangStatus] | None = None
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _LearnedStarts:
     """What became of the starts of one queue.
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.io.client.api_client import ApiClient
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class LoneLeader:
     """Looks at the Lease of a daemon without shards, which is held by nobody where all have shards.
 

@@ -15,6 +15,7 @@ import attrs
 import msgspec
 
 from gpusched import __version__
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Conflict, GpuschedError
 from gpusched.io.leader.elector import Elector, Leadership
@@ -30,7 +31,7 @@ WRITES_APART_S: Final = 0.1
 _log = Logger(__name__)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class ShardKeeper:
     """See the module.
 

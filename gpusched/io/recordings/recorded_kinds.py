@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.affinity import wire as wire_rules
 from gpusched.api.devices.dynamic import wire as wire_devices
 from gpusched.api.devices.dynamic.wire import (
@@ -27,6 +25,7 @@ from gpusched.api.policy.reservation_wire import WireReservation
 from gpusched.api.queue import wire as queue_wire
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.api.volumes import wire as wire_volumes
+from gpusched.base.classes import frozen
 from gpusched.io.recordings.field_filter import (
     DROP,
     FieldFilters,
@@ -285,7 +284,7 @@ def recorded_fields(struct: type[Any]) -> ValueFilter:
     return filtered
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RecordedKind:
     """One kind.
 

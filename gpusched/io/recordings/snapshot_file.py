@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Annotated, Any, Final, Protocol, TypeAlias
 
-import attrs
 import msgspec
 from msgspec import Meta, Struct
 
 from gpusched.api.meta.identity import InvalidObject, format_time, parse_time
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import OBJECTS_PER_KIND_MAX, SNAPSHOT_LINE_MAX
 
@@ -33,7 +33,7 @@ _GZIP: Final = b"\x1f\x8b"
 _COMPRESSION: Final = 6
 
 
-@attrs.frozen
+@frozen
 class MissingKind:
     """A kind of which the file has no objects although there may be some.
 
@@ -48,7 +48,7 @@ class MissingKind:
     served: bool = True
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SnapshotFile:
     """A recorded cluster.
 

@@ -6,12 +6,12 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from gpusched import __version__
 from gpusched.api.meta.wire import ListMeta
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ClusterUnreachable, ConfigError, Denied, Gone, NotFound
 from gpusched.io.client.api_client import ApiClient, ApiResponse, api_error
 from gpusched.io.client.missing_rights import DAEMON_ROLE
@@ -33,7 +33,7 @@ _PAGE: Final = msgspec.json.Decoder(_SnapshotPage)
 _ENCODER: Final = msgspec.json.Encoder(order="sorted")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterRecording:
     """What ``write_snapshot`` takes.
 

@@ -18,6 +18,7 @@ from typing import Final
 import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.io.history.played_starts import (
     PlayedStarts,
@@ -60,7 +61,7 @@ _PLAYED_S: Final = 150.0
 _log = Logger(__name__)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ViewAddress:
     """Where the view is served.
 

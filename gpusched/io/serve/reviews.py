@@ -12,9 +12,8 @@ from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any, Final, Generic, TypeVar
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, OutcomeUnknown
 from gpusched.io.client.api_client import ApiClient
@@ -48,7 +47,7 @@ class AccessRefused(Exception):
         self.reason = reason
 
 
-@attrs.frozen
+@frozen
 class Viewer:
     """A user as the API server knows it, as part of its answer to a TokenReview."""
 

@@ -21,6 +21,7 @@ from yarl import URL
 
 from gpusched import __version__
 from gpusched.base.addresses import is_loopback
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ApiError, Denied, GpuschedError
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import ApiAccess
@@ -67,7 +68,7 @@ class NotUnderstood(NoView):
     """The daemon's view has another form than ours."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ViewRoute:
     """How the view is reached.
 
@@ -136,7 +137,7 @@ async def find_view(api: ApiClient, *, namespace: str, lease: str) -> ViewRoute:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ViewEvent:
     """One server-sent event.
 

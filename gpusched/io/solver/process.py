@@ -17,9 +17,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Final
 
-import attrs
-
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.errors import SolverFault
 from gpusched.config.model import PlacementConfig
@@ -31,7 +30,7 @@ from gpusched.placement.model.problem import SearchJob
 _FAULT: Final = "fault"
 
 
-@attrs.define
+@define
 class SolverLosses:
     """How often processes were lost, and until when none is started. Pure.
 

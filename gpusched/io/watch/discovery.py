@@ -12,7 +12,6 @@ import random
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from gpusched.api.devices import published_devices
@@ -22,6 +21,7 @@ from gpusched.api.foreign.kinds import ForeignKind, ServedForeignKind
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.identity import Rejected
 from gpusched.base import errors, limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.io.client.api_client import ApiClient
@@ -68,7 +68,7 @@ _GROUPS: Final = msgspec.json.Decoder(_WireApiGroupList)
 _RESOURCES: Final = msgspec.json.Decoder(_WireApiResourceList)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _Followed:
     """A kind that is followed.
 

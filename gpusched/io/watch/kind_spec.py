@@ -8,6 +8,7 @@ from typing import Protocol, TypeVar
 import attrs
 
 from gpusched import API_VERSION
+from gpusched.base.classes import frozen
 
 Item_co = TypeVar("Item_co", covariant=True)
 Item_contra = TypeVar("Item_contra", contravariant=True)
@@ -87,7 +88,7 @@ class WatchMetrics(Protocol):
         """The watch ended or changed; ``reason`` is one of a few words."""
 
 
-@attrs.frozen
+@frozen
 class KindSpec:
     """What to list and watch.
 

@@ -8,9 +8,8 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
-import attrs
-
 from gpusched.base import errors, limits
+from gpusched.base.classes import frozen
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
 from gpusched.io.observe.text import one_line
@@ -26,7 +25,7 @@ _CONTINUE: Final = re.compile(
 """The token of the next page, where the list's own metadata come before its items."""
 
 
-@attrs.frozen
+@frozen
 class _Reading:
     """A page that came.
 

@@ -27,6 +27,7 @@ import attrs
 
 from gpusched.api.meta.identity import is_older_version
 from gpusched.base import errors, limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.io.client.api_client import ApiClient, WatchLines, WatchLineTooLong
 from gpusched.io.client.missing_rights import DAEMON_ROLE, explain_denied
@@ -55,7 +56,7 @@ _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 _log = Logger(__name__)
 
 
-@attrs.frozen
+@frozen
 class _WatchEnd:
     """Why a list or a stream ended, and what follows."""
 

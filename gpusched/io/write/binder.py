@@ -15,12 +15,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import Pod
 from gpusched.api.serializer.seal import UNKNOWN_SEAL, Seal
 from gpusched.base import errors, limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.commit.ledger import CommitLedger
 from gpusched.commit.machine import advance_commit
@@ -72,7 +71,7 @@ _ACTIVE: Final = frozenset({CommitPhase.VERIFIED, CommitPhase.BINDING})
 _log = Logger(__name__)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class SettledGang:
     """A gang came to rest.
 

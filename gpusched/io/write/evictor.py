@@ -15,6 +15,7 @@ import attrs
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.serializer import requests
 from gpusched.base import errors, limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.commit.observed_pod import read_pod
 from gpusched.config.model import LimitsConfig, default_limits
@@ -32,7 +33,7 @@ _log = Logger(__name__)
 OnEnd = Callable[[UID, bool], None]
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _EvictionRun:
     key: ObjectKey
     uid: UID

@@ -27,6 +27,7 @@ from gpusched.api.serializer import patches
 from gpusched.api.serializer.seal import SEAL
 from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim
 from gpusched.base import errors, limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.config.model import LimitsConfig, default_limits
@@ -47,7 +48,7 @@ Body = Callable[[], bytes | str]
 """The body of the next try, or as text why there is none."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PatchOutcome:
     """What became of a patch after all its tries.
 

@@ -27,6 +27,7 @@ from gpusched.api.gang.turn_record import TURN, later_turn, parse_turn
 from gpusched.api.jobs.job import Job
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey, parse_time
 from gpusched.base import limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Fenced
 from gpusched.cache.assumed_changes import Nomination
@@ -58,7 +59,7 @@ from gpusched.session.state.plan import (
 _log = Logger(__name__)
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _PreemptionRun:
     """One claim, stop or switch on its way.
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.config.model import LimitsConfig
@@ -25,7 +24,7 @@ from gpusched.io.write.status.status_writer import StatusWriter
 from gpusched.session.state.plan import GangStop
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WriterListeners:
     """What the daemon is told by its writers.
 
@@ -48,7 +47,7 @@ class WriterListeners:
     on_stopped: Callable[[GangStop], None]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Writers:
     """The writers of one term.
 
@@ -141,7 +140,7 @@ def _count_repeats(stop: GangStop, telemetry: Telemetry) -> None:
         telemetry.eviction_chain(count.chain.length, is_cycle=count.chain.is_cycle)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _SharedByWriters:
     """What all writers of a term are made with; see ``build_writers``."""
 

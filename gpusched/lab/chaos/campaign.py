@@ -10,8 +10,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.config.model import DEFAULT, Config
 from gpusched.lab.chaos.invariant_checker import TimedFinding
 from gpusched.lab.chaos.play import ChaosRun, play_script
@@ -79,7 +78,7 @@ def _read_only(parts: dict[Any, Any]) -> MappingProxyType[Any, Any]:
 ForkingPickler.register(MappingProxyType, _parts_of_mapping)
 
 
-@attrs.frozen
+@frozen
 class _Worker:
     """Plays one seed in another process; policies are loaded there."""
 

@@ -17,9 +17,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import attrs
-
 from gpusched.app import AppOptions
+from gpusched.base.classes import frozen
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
 from gpusched.lab.chaos.faulty_connection import FaultyConnection, PlannedDeath, WatchTampering
 from gpusched.lab.chaos.stale_replica import StaleReplica
@@ -43,7 +42,7 @@ _STALE_S: Final = 45.0
 """A replica has caught up so long after the second daemon's start: long after it leads."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CrashPoint:
     """One death, or one watch event that is lost.
 
@@ -64,7 +63,7 @@ class CrashPoint:
         return f"dead {self.what} write {self.number}{stale}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CrashRun:
     """What came of a run with one death.
 

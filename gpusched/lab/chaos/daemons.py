@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from gpusched.app import App, AppOptions
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock, LoopClock
 from gpusched.base.errors import SolverFault
 from gpusched.config.load import ConfigFiles
@@ -32,7 +33,7 @@ def _nothing() -> None:
     """No observer: the call is ignored."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class DaemonProcess:
     """One daemon.
 
@@ -144,7 +145,7 @@ class SkewedClock(LoopClock):
         return super().now() + self.wall_s
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _DaemonSlot:
     """A place for one daemon; ``back_s`` is when it returns from a death that is prepared."""
 

@@ -17,6 +17,7 @@ import attrs
 from multidict import CIMultiDict
 from yarl import URL
 
+from gpusched.base.classes import define, frozen
 from gpusched.base.clock import Clock
 from gpusched.base.limits import BIND_TIMEOUT_SERVER_S
 from gpusched.devcluster.http.in_process import InProcessAnswer, InProcessTransport, WatchStream
@@ -25,7 +26,7 @@ _READS: Final = frozenset({"GET", "HEAD"})
 _REPLAYED: Final = 6
 
 
-@attrs.frozen
+@frozen
 class PlannedDeath:
     """A process dies at its so-many-th write from now on, before or after it is done."""
 
@@ -33,7 +34,7 @@ class PlannedDeath:
     answered: bool
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class WatchTampering:
     """What becomes of watch events for a while.
 

@@ -13,9 +13,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.devices.gpu_share import shared_resource
+from gpusched.base.classes import frozen
 from gpusched.devcluster.storage.store import Change, Store
 from gpusched.lab.chaos.steps.objects import BUDGETS, CLAIMS, GROUPS, QUEUES, SLICES, TOPOLOGIES
 from gpusched.testing.invariants import devices, gangs, model, nodes, queues
@@ -28,7 +27,7 @@ _RESTORED: Final = "restore"
 SCHEDULERS: Final = ("gpusched",)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimedFinding:
     """A finding and when it was seen, in virtual seconds."""
 

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH, LoopClock
 from gpusched.config.model import DEFAULT, Config, PluginChoice, PluginTier
 from gpusched.devcluster.cluster import ClusterOptions, DevCluster, start
@@ -53,7 +54,7 @@ _TOLD_MAX: Final = 4
 _SLACK_S: Final = 15.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChaosRun:
     """What came of a script.
 

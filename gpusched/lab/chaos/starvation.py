@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.lab.chaos.steps.objects import CARD, GPU, GROUPS, JOBS, QUEUES
 from gpusched.testing.invariants import model, queues
 from gpusched.testing.invariants.model import Obj
@@ -23,7 +24,7 @@ _TRIES_MAX: Final = 20_000
 _WHOLE: Final = 1000
 
 
-@attrs.define
+@define
 class _NodeRoom:
     """What is free on one node: whole GPUs, parts of those that are shared, cores, pods."""
 
@@ -35,7 +36,7 @@ class _NodeRoom:
     pods: int
 
 
-@attrs.frozen
+@frozen
 class _PodNeed:
     """What one pod needs."""
 
@@ -44,7 +45,7 @@ class _PodNeed:
     cpu: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _WaitingGang:
     """A gang that has not all that it needs to run.
 

@@ -15,6 +15,7 @@ from gpusched import API_VERSION
 from gpusched.api.devices.dynamic.claims import AllocatedDevice, ClaimConsumer, ResourceClaim
 from gpusched.api.devices.dynamic.decode import CODECS
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
@@ -33,7 +34,7 @@ API: Final = "resource.k8s.io/v1"
 CLAIM: Final = "devices"
 
 
-@attrs.frozen
+@frozen
 class PlacedPod:
     """One pod that was given a node and devices."""
 

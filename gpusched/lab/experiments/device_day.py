@@ -13,8 +13,7 @@ import random
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, Protocol
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.controllers.nodes.devices.device_entries import DeviceEntry
 from gpusched.devcluster.controllers.nodes.devices.published_slices import classes_of, slices_of
 from gpusched.engine.objects import Obj
@@ -37,7 +36,7 @@ SIZES: Final[Mapping[str, int]] = {"whole": 8, "half": 4, "seventh": 1}
 """Memory slices of the kinds of devices."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DayShape:
     """One kind of gang of the day.
 
@@ -64,7 +63,7 @@ SHAPES: Final = (
 )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeviceDay:
     """What is played.
 
@@ -80,7 +79,7 @@ class DeviceDay:
     seed: int = 1
 
 
-@attrs.frozen
+@frozen
 class DayGang:
     """One gang: when it comes, and how long it runs."""
 
@@ -90,7 +89,7 @@ class DayGang:
     run_s: float
 
 
-@attrs.frozen
+@frozen
 class Moment:
     """What is in use from one moment on.
 
@@ -106,7 +105,7 @@ class Moment:
     fragmentation: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DayResult:
     """How a day went.
 

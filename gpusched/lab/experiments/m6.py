@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.config.model import DEFAULT, Config
 from gpusched.engine.objects import Obj
 from gpusched.engine.run_record import RunRecord
@@ -36,7 +37,7 @@ STATISTICS: Final = (
 )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FillRow:
     """One policy on one list.
 
@@ -55,7 +56,7 @@ class FillRow:
     published: Mapping[str, float]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MonthsRow:
     """One configuration over months of gang jobs; ``statistics`` by name, None where not known.
 
@@ -70,7 +71,7 @@ class MonthsRow:
     waits: Mapping[str, float | None]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Months:
     """What is simulated.
 
@@ -88,7 +89,7 @@ class Months:
     per_rack: int = 4
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class M6:
     """Both halves; ``records`` of the months by configuration, for plots."""
 

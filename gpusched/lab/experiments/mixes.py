@@ -17,6 +17,7 @@ import attrs
 
 from gpusched import API_VERSION
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
+from gpusched.base.classes import frozen
 from gpusched.config.model import DEFAULT, SOLVERS, Config, PluginChoice
 from gpusched.engine.job_records import CLASS_LABEL
 from gpusched.engine.objects import Obj
@@ -37,7 +38,7 @@ H100: Final = "NVIDIA-H100-80GB-HBM3"
 A100: Final = "NVIDIA-A100-SXM4-80GB"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GangShape:
     """One kind of gang in a mix.
 
@@ -87,7 +88,7 @@ SPEEDS: Final = (
 """Models that gain much, some and hardly anything from the faster type."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Mix:
     """What is simulated.
 
@@ -144,7 +145,7 @@ def role_configurations() -> dict[str, Config]:
     }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TypePolicy:
     """One policy about types of GPUs; ``told`` says whether gangs tell their speeds."""
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
@@ -42,7 +43,7 @@ POLICIES: Final[Mapping[str, Mapping[str, Any]]] = {
 """Arguments of the plugin ``nodeorder``, by what the policy is called."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FillResult:
     """How one fill went.
 

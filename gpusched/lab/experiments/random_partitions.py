@@ -9,8 +9,7 @@ import random
 from functools import cache
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import InvariantBroken
 from gpusched.lab.experiments.device_cluster import DeviceCluster
 from gpusched.lab.experiments.device_day import DeviceDay, day_objects
@@ -24,7 +23,7 @@ _PLACES: Final = {
 _PLACES_OF: Final = {**_PLACES, "whole-or-half": _PLACES["whole"] + _PLACES["half"]}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RandomGang:
     """One cluster with one gang, and what became of it.
 

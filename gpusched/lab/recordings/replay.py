@@ -8,6 +8,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import SolverFault
 from gpusched.config.model import Config
@@ -23,7 +24,7 @@ from gpusched.session.state.session_cache import SessionCache
 Json: TypeAlias = dict[str, Any]
 
 
-@attrs.frozen(order=True)
+@frozen(order=True)
 class PlanDifference:
     """One.
 
@@ -192,7 +193,7 @@ _BY_THE_CLOCK: Final = frozenset({"seconds"})
 """Fields of answers that no decision depends on."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Replay:
     """What came of deciding again.
 

@@ -7,12 +7,13 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.comparison import ComparedRow
 from gpusched.lab.report.statistics.tables import FilledTable
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JudgedExpectation:
     """One expectation, judged.
 
@@ -27,7 +28,7 @@ class JudgedExpectation:
     seen: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunReport:
     """One run as its page shows it.
 
@@ -46,7 +47,7 @@ class RunReport:
     teaches: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ComparisonNotes:
     """What a comparison says beside its runs.
 

@@ -10,6 +10,7 @@ import attrs
 
 from gpusched import API_VERSION
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.config.model import Config, PluginChoice
 from gpusched.engine.objects import Obj
@@ -23,7 +24,7 @@ _EXPECTED: Final = "gpusched.io/expected-duration"
 _QUEUE: Final = "gpusched.io/queue"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Variations:
     """What one setting changes beside the configuration.
 

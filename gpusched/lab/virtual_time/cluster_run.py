@@ -17,10 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Generic, TypeVar
 
-import attrs
-
 from gpusched.app import App, AppOptions
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH, Clock, LoopClock
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.apiserver.client.local_client import LocalClient
@@ -41,7 +40,7 @@ _COLLECT_OLDER: Final = (200, 50)
 """Looks at the young before one at the middle-aged, and of those before one at everything."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SimulationOptions:
     """What a run is made of; together with the scenario it decides every byte.
 
@@ -75,7 +74,7 @@ class SimulationOptions:
     http: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunOutcome(Generic[T]):
     """What came of a run.
 
@@ -92,7 +91,7 @@ class RunOutcome(Generic[T]):
     virtual_s: float
 
 
-@attrs.frozen
+@frozen
 class ClusterRun:
     """What a scenario acts on.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import did_you_mean, quoted
 from gpusched.engine.objects import OWN_METADATA, Obj
@@ -20,7 +19,7 @@ _TIMES: Final = re.compile(r"([0-9]{1,30})[*x](.+)")
 _FORM: Final = "--add-nodes takes COUNT:like=NODE, and LABEL=VALUE where they stand, such as 4:like=gpu-0:rack=r9"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AddedNodes:
     """New nodes and what is said of them.
 

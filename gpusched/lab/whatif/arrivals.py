@@ -12,6 +12,7 @@ import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
 from gpusched.engine.job_records import CLASS_LABEL
@@ -28,7 +29,7 @@ _FACTOR: Final = re.compile(r"(.+?)\s*[*x]\s*([0-9]{1,12}(?:[.][0-9]{1,12})?)")
 _NAME_MAX: Final = 40
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LoadJob:
     """One job that arrives.
 
@@ -95,7 +96,7 @@ def repeat_load(
 
 
 # -- more of it --------------------------------------------------------------------------------
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LoadFactor:
     """How much more of a tenant's jobs arrives.
 

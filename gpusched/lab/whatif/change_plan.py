@@ -6,11 +6,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-import attrs
-
 from gpusched import API_VERSION
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import ObjectKey, format_time
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import list_names
 from gpusched.engine.objects import Obj, copied_slices
@@ -35,7 +34,7 @@ _NODES_A_RESERVATION: Final = 1024
 """Bounds of the kind Reservation."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChangeRequest:
     """One change as it was typed.
 
@@ -52,7 +51,7 @@ class ChangeRequest:
     span: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChangePlan:
     """What is done to the cluster.
 

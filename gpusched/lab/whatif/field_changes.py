@@ -12,6 +12,7 @@ import attrs
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.base import installed_files
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.config.yaml_tree import did_you_mean, list_names, quoted
 from gpusched.devcluster.apimachinery.yaml_text import load_all_documents
@@ -27,7 +28,7 @@ _WHOLE_MAX: Final = 20
 """Digits of a whole number: more are absurd."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FieldChange:
     """A field of one object and its new value.
 

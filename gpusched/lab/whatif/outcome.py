@@ -10,6 +10,7 @@ from typing import Final
 import attrs
 import numpy as np
 
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import JobLife, LifeEnd, RunRecord
 from gpusched.engine.timed_changes import DRAINED, LOST
 from gpusched.lab.report.statistics import over_time
@@ -33,7 +34,7 @@ _BY_HAND: Final = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OutcomeRow:
     """One figure of both plays.
 
@@ -47,7 +48,7 @@ class OutcomeRow:
     difference: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MovedGang:
     """A gang that starts at another time.
 
@@ -63,7 +64,7 @@ class MovedGang:
     by_s: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EvictedGang:
     """A gang of the changed cluster of which pods are evicted, and are not in the other one."""
 
@@ -74,7 +75,7 @@ class EvictedGang:
     lost_gpu_hours: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Outcome:
     """The difference that a change makes.
 

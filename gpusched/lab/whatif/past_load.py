@@ -7,10 +7,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import parse_time
+from gpusched.base.classes import frozen
 from gpusched.engine.objects import Obj
 from gpusched.io.history.history_query import RUNNING, WAITING
 from gpusched.lab.whatif.arrivals import LoadJob
@@ -26,7 +25,7 @@ GangName = tuple[str, str, str]
 """Kind, namespace and name."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PastGang:
     """All runs of one gang in the history.
 
@@ -149,7 +148,7 @@ def _gang_names(obj: Obj) -> list[GangName]:
     return [*names, (obj["kind"], space, metadata["name"])]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PastLoad:
     """The load of a window of the past.
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.classes import frozen
 from gpusched.config.model import Config
 from gpusched.engine.objects import Obj
 from gpusched.engine.run_record import RunRecord
@@ -20,7 +19,7 @@ UNCHANGED: Final = "as it is"
 CHANGED: Final = "changed"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlayedCluster:
     """One of the two clusters.
 
@@ -37,7 +36,7 @@ class PlayedCluster:
     changes: Sequence[TimedChange] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlayInput:
     """What both have in common.
 

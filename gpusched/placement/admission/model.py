@@ -13,11 +13,12 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints, how_many_fit
+from gpusched.base.classes import frozen
 from gpusched.placement.model.problem import Problem, SearchOutcome
 from gpusched.placement.model.verify import solution_errors
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class AdmissionCandidate:
     """A gang that would start.
 
@@ -33,7 +34,7 @@ class AdmissionCandidate:
     must: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AdmissionLimit:
     """The sum of ``amounts``, one for each contender, over those admitted is at most ``most``."""
 
@@ -41,7 +42,7 @@ class AdmissionLimit:
     most: int
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class AdmissionBatch:
     """Admit the contenders that are worth the most together.
 
@@ -71,7 +72,7 @@ class AdmissionBatch:
         )
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Admission:
     """An answer.
 

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.placement.admission.model import AdmissionBatch, request_fits_by_node
 from gpusched.placement.model.problem import DomainLevel, Problem, Role
 
@@ -23,7 +24,7 @@ _COEFFICIENT_MAX: Final = 2**40
 """Amounts are scaled below this, so that sums over a window stay exact in the solver."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RequestClass:
     """Pods that are equal in what they ask and where they may be.
 
@@ -36,7 +37,7 @@ class RequestClass:
     caps: Ints
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ColocatedMembers:
     """Members of one contender that lie in one domain together.
 
@@ -56,7 +57,7 @@ class ColocatedMembers:
     homes: tuple[int, ...]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class SmallerRequests:
     """Pods smaller than a row's slots fill what is waste to it first, and then take slots.
 
@@ -70,7 +71,7 @@ class SmallerRequests:
     waste: Ints
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PoolConstraint:
     """In each pool, the sum of ``factors`` by kind times members is at most ``room``.
 
@@ -87,7 +88,7 @@ class PoolConstraint:
     below: tuple[SmallerRequests, ...] = ()
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class PooledBatch:
     """The window for the solver: small, whatever the number of nodes.
 

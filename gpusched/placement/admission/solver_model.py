@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.base.errors import SolverFault
 from gpusched.placement.admission.model import AdmissionLimit
 from gpusched.placement.admission.pools import PoolConstraint, PooledBatch
@@ -21,7 +22,7 @@ from gpusched.placement.cpsat.solver import configure_solver, new_solver_model
 from gpusched.placement.model.problem import Effort, SearchOutcome
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class PoolSearchResult:
     """How a search ended.
 
@@ -42,7 +43,7 @@ class PoolSearchResult:
     work: float = 0.0
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class AdmissionJob:
     """Admit the contenders of pools that are worth the most together. It pickles.
 
@@ -114,7 +115,7 @@ class AdmissionJob:
         )
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _GroupInDomain:
     """A lump, and the boolean that says whether it lies in a certain domain."""
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.placement.cpsat.patterns import CellPatterns, inequality_directions
 from gpusched.placement.model.problem import Problem
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class HostingBounds:
     """What cells host at most, by direction.
 

@@ -9,6 +9,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define, frozen
 from gpusched.placement.cpsat.demand import (
     HostingBounds,
     build_hosting_bounds,
@@ -34,7 +35,7 @@ _SINGLES_MAX: Final = 10_000
 _SLACK: Final = 1e-6
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class SearchArea:
     """Cells of a field that a gang may use.
 
@@ -55,7 +56,7 @@ class SearchArea:
         return attrs.evolve(self, cells=cells)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class AreaResult:
     """What a search in one area found.
 
@@ -125,7 +126,7 @@ def solve_exactly(
     return search.build_result(SearchOutcome.OPTIMAL if proven else SearchOutcome.FEASIBLE)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class _TermByTermSolve:
     """One model whose terms are made small one after the other."""
 

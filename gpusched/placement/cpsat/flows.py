@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.placement.cpsat.patterns import CellPatterns
 from gpusched.placement.model.problem import Problem
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IdenticalSubGroups:
     """Sub-groups that are equal, in the same one, need one domain of a level each, and are filled or left empty.
 
@@ -40,7 +41,7 @@ class IdenticalSubGroups:
         return self.least == sum(amount for _, amount in self.amounts)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MemberFlow:
     """Members that flow into cells together.
 
@@ -59,7 +60,7 @@ class MemberFlow:
     part: int = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MemberFlows:
     """All flows of members in a problem, and the classes of sub-groups that are equal."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define, frozen
 from gpusched.placement.cpsat.flows import (
     IdenticalSubGroups,
     MemberFlow,
@@ -23,7 +23,7 @@ from gpusched.placement.cpsat.patterns import CellPatterns, kinds_of_cap
 from gpusched.placement.model.problem import NODES, Problem, SubGroupHolder, SubGroupMinimum
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class GangModel:
     """Variables and expressions of one model.
 
@@ -325,7 +325,7 @@ def _whole_ones_at_home(
             made.model.add(filled <= len(alike.parts) * around)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class _Totals:
     """How many get a place: of each role, as expressions, and of equal sub-groups."""
 

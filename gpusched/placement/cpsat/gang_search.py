@@ -13,6 +13,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define, frozen
 from gpusched.placement.cpsat.demand import (
     build_hosting_bounds,
     demand_shortfall,
@@ -172,7 +173,7 @@ _SHARE = 0.5
 """Of what is left, for one domain."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class GangSearchResult:
     """What the search says; nothing of it was counted again.
 
@@ -194,7 +195,7 @@ class GangSearchResult:
     work: float = 0.0
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class GangSearchJob:
     """See ``problem.Job``.
 
@@ -312,7 +313,7 @@ _Breaches = tuple[tuple[int, tuple[int, ...], int, int], ...]
 
 
 # -- a required level ------------------------------------------------------------------------
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class _DomainCandidate:
     """A domain of the required level.
 
@@ -329,7 +330,7 @@ class _DomainCandidate:
     room: int
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class _DomainSearch:
     """Domains that are searched one after another.
 

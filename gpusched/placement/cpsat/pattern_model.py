@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import SolverFault
 from gpusched.placement.cpsat.gang_model import GangModel
 from gpusched.placement.cpsat.patterns import CellPatterns, kinds_of_mixes, node_caps
@@ -25,7 +26,7 @@ EXACT_MAX: Final = 15_000
 INSIDE: Final = ("span", "nodes", "fragmentation", "price")
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class SolverBudget:
     """What solving may cost, and did.
 
@@ -88,7 +89,7 @@ class SolverBudget:
         return known.get(status, SearchOutcome.UNKNOWN), solver
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class EqualNodes:
     """Nodes of one cell that are equal in all that matters.
 
@@ -103,7 +104,7 @@ class EqualNodes:
     costs: Ints
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class PatternModel:
     """How cells are filled, in variables.
 

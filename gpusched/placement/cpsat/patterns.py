@@ -14,10 +14,10 @@ from itertools import product
 from math import gcd
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 from gpusched.placement.model.problem import NODES, MemberCap, Problem
 from gpusched.placement.model.role_mixes import RoleMixes
 
@@ -30,7 +30,7 @@ _EXACT_MAX: Final = 2**50
 _SLOTS_MAX: Final = 1_000
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class RoleClass:
     """Roles whose members ask for the same and may use the same nodes.
 
@@ -49,7 +49,7 @@ class RoleClass:
     limit: Ints
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class CellPatterns:
     """A problem's nodes by cells, the domains of the narrowest level.
 

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define
 from gpusched.placement.cpsat.demand import demand_in_direction, fewest_domains
 from gpusched.placement.cpsat.exact_search import AreaResult, SearchArea, solve_exactly
 from gpusched.placement.cpsat.gang_model import GangModel, build_gang_model
@@ -34,7 +35,7 @@ _CHOICE_SHARE: Final = 0.7
 _WIDER: Final = (2, 4, 8)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class RackCuts:
     """What was learned about an area, kept over all tries.
 
@@ -47,7 +48,7 @@ class RackCuts:
     sets: list[frozenset[int]] = attrs.field(factory=list)
 
 
-@attrs.define(eq=False, kw_only=True)
+@define(eq=False, kw_only=True)
 class _RackChoice:
     """What one pass over the levels chose.
 

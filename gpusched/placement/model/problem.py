@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 from gpusched.placement.model.role_mixes import RoleMixes
 
 
@@ -28,7 +29,7 @@ class SearchOutcome(StrEnum):
     INVALID = "invalid"
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Role:
     """Members that are equal in all that placement reads, of one sub-group.
 
@@ -52,7 +53,7 @@ class Role:
     price: Ints | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SubGroupMinimum:
     """A sub-group: it gets ``least`` more members at least, or none at all.
 
@@ -73,7 +74,7 @@ class SubGroupMinimum:
     parent: int = -1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SubGroupHolder:
     """A sub-group of sub-groups: none of its members gets a place, or it is complete then.
 
@@ -96,7 +97,7 @@ NODES: Final = -1
 """Stands for single nodes where a cap names a level."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class MemberCap:
     """How many more members of some roles one domain takes at most, whatever room it has.
 
@@ -131,7 +132,7 @@ class SlotCosts(Protocol):
         """A fragmentation that no way of taking slots of a node in this state adds less than."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class DomainLevel:
     """One level of the topology, without hosts.
 
@@ -158,7 +159,7 @@ class DomainLevel:
         return total
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Problem:
     """Give places to ``members`` members, or prove that there are none.
 
@@ -241,7 +242,7 @@ class Problem:
         return self.placed > 0
 
 
-@attrs.frozen
+@frozen
 class Term:
     """One int of the objective, smaller is better.
 
@@ -257,7 +258,7 @@ class Term:
     bound: int
 
 
-@attrs.frozen
+@frozen
 class Certificate:
     """Why there is no answer, so that it can be checked by counting again, and told in words.
 
@@ -286,7 +287,7 @@ class Certificate:
 NO_COUNTS: Ints = np.zeros((0, 0), dtype=np.int64)
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class Solution:
     """An answer.
 
@@ -329,7 +330,7 @@ class Solution:
         return 0.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Effort:
     """How hard to try.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 
 UNLIMITED: Final = 2**53
 """Members that a node takes of a role as far as the mixes go, where they have no rule for it."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class RoleMixes:
     """What each node takes of roles that compete for something other than amounts.
 

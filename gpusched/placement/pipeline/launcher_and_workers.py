@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.placement.greedy import members_of_each_role, place_around
 from gpusched.placement.model.problem import Problem
 from gpusched.placement.model.verify import objective_names, objective_values, solution_errors
@@ -19,7 +20,7 @@ from gpusched.placement.tree.search import machine_words_of, place_identical_mem
 from gpusched.placement.tree.table_cache import TableCache
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class LauncherPlacement:
     """Counts of all roles, and bounds of the first terms of the objective.
 

@@ -9,14 +9,14 @@ level's domains come in units.
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.base.classes import frozen
 from gpusched.placement.model.problem import NODES, Problem, Role, SubGroupMinimum
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class IdenticalMembers:
     """Members that are all alike.
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.placement.tree.min_plus import BITS
 
 MACHINE_WORDS_MAX: Final = 2
 
 
-@attrs.frozen
+@frozen
 class LexicographicWeights:
     """Where the bits of each term are.
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 
 BITS: Final = 60
 _NEVER: Final = 2**61
@@ -30,7 +30,7 @@ _LITTLE: Final = 100_000
 """Additions that take less time than looking at what could be saved of them."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class MergeRound:
     """Tables side by side that become half as many.
 
@@ -44,7 +44,7 @@ class MergeRound:
     right: Ints | list[int]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class TableMerge:
     """What each parent's tables make together.
 

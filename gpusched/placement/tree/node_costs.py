@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define, frozen
 from gpusched.placement.model.problem import SlotCosts
 from gpusched.placement.tree.identical_members import IdenticalMembers
 
@@ -21,7 +22,7 @@ _Key = tuple[int, int, int]
 """Members that a node takes, the state of its slots, its price."""
 
 
-@attrs.frozen(eq=False, kw_only=True)
+@frozen(eq=False, kw_only=True)
 class NodeCostTables:
     """The nodes that take members, by what they cost.
 
@@ -48,7 +49,7 @@ class NodeCostTables:
         return int(self.span.max()) * used, used, fragmentation * used, dearest * members
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class SortedNodes:
     """Nodes sorted for one problem, so that the next one's are sorted from there.
 

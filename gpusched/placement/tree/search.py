@@ -15,6 +15,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define, frozen
 from gpusched.placement.model.bounds import members_that_fit_by_domain
 from gpusched.placement.model.problem import Problem
 from gpusched.placement.tree.identical_members import IdenticalMembers
@@ -35,7 +36,7 @@ _DEEP: Final = 10
 """Sums of rooms times members below a part of ``WORK_MAX`` need no closer look."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class TreeResult:
     """An answer and what the tables say that it is worth.
 
@@ -124,7 +125,7 @@ def _has_parts(one: IdenticalMembers) -> bool:
     return any(part.preferred >= 0 for part in one.problem.parts)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _LevelTables:
     """Domains of one level (or nodes) below domains of the next: their tables and parents."""
 
@@ -134,7 +135,7 @@ class _LevelTables:
     count: int
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _TreeSearch:
     """One search.
 

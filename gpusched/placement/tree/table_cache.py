@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import define
 from gpusched.placement.tree.min_plus import CostTables
 from gpusched.placement.tree.node_costs import SortedNodes
 
@@ -43,7 +44,7 @@ def useful_nodes_by_domain(rows: Ints, domain: Ints, kinds: Ints, members: int) 
     return rows[keep]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class CachedTables:
     """Tables of one kind of gangs, and those of the narrowest domains as they were last.
 
@@ -87,7 +88,7 @@ class CachedTables:
         return self.wholes
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class TableCache:
     """Tables by kind of gang; those that were not used for longest go first."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.placement.victims.loss_limits import (
     add_loss,
     is_freed,
@@ -21,7 +22,7 @@ from gpusched.placement.victims.model import COST_RATIO
 from gpusched.placement.victims.solver_model import IncomingPart, VictimModel, fitting
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GreedyVictims:
     """Bundles that leave, newcomers by row and role, and what is lost."""
 
@@ -30,7 +31,7 @@ class GreedyVictims:
     cost: int
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Way:
     """A member on a row: what that costs, what stays free there, and the bundles that leave."""
 
@@ -40,7 +41,7 @@ class _Way:
     bundles: tuple[int, ...]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _State:
     """What was done so far.
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-import attrs
+from gpusched.base.classes import frozen
 
 Amount = tuple[int, int, int]
 """Account, column and amount."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class LossRight:
     """A right by which may be taken from queues of one side.
 
@@ -40,7 +40,7 @@ class LossRight:
         return dict(self.above)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class LossLimits:
     """What a choice of victims must respect beside the room that it makes.
 
@@ -71,7 +71,7 @@ class LossLimits:
 NO_LIMITS = LossLimits()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class BundleLoss:
     """What a bundle takes, as the limits see it.
 
@@ -193,7 +193,7 @@ def is_stricter(limits: LossLimits, known: LossLimits) -> bool:
     return True
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class LooserParts:
     """Parts of limits that may allow more than before.
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.model import COST_RATIO, VictimRank
 
@@ -20,7 +19,7 @@ _Part = tuple[int, tuple[int, ...]]
 """A member's share of what is lost, in parts of ``RATIO``, and what it frees."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class VictimLowerBound:
     """No choice has a smaller rank; of those with this rank, none costs less.
 

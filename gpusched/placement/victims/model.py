@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.placement.victims.loss_limits import NO_LOSS, BundleLoss
 
 VictimRank = tuple[Any, ...]
@@ -133,7 +132,7 @@ class BundleIndex:
         self.costs.append(member.cost + bundle.extra)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class ChosenBundle:
     """A bundle of a choice, with the members that leave by it."""
 
@@ -141,7 +140,7 @@ class ChosenBundle:
     members: tuple[int, ...]
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class VictimChoice:
     """Bundles that leave; ``cost`` is the sum over picks and their extras, ``rank`` the largest."""
 
@@ -150,7 +149,7 @@ class VictimChoice:
     rank: VictimRank
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class EvictionOption:
     """Bundles of one row, or one bundle, and how many claimants more fit when they leave."""
 

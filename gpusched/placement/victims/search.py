@@ -11,6 +11,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import SolverFault
 from gpusched.placement.model.problem import (
     Effort,
@@ -43,7 +44,7 @@ RoleMinimum = tuple[tuple[int, ...], int]
 """Numbers of roles, and how many of these together must fit."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class VictimSearchResult:
     """How a search ended.
 
@@ -61,7 +62,7 @@ class VictimSearchResult:
     spent: float = 0.0
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class IncomingMembers:
     """Members of one role that need room.
 
@@ -76,7 +77,7 @@ class IncomingMembers:
     rows: frozenset[int] | None = None
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class IncomingSubGroups:
     """Equal sub-groups of the newcomers; see ``IncomingPart`` for what has the same name there.
 
@@ -94,7 +95,7 @@ class IncomingSubGroups:
     parent: int = -1
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class IncomingHolderGroup:
     """A sub-group of sub-groups of the newcomers; see ``IncomingHolder``, and ``domain`` above."""
 
@@ -103,7 +104,7 @@ class IncomingHolderGroup:
     parent: int = -1
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class IncomingRoles:
     """Newcomers of several roles.
 

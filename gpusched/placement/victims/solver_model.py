@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final, Protocol
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import SolverFault
 from gpusched.placement.cpsat.solver import configure_solver, new_solver_model
 from gpusched.placement.model.problem import SearchOutcome
@@ -21,7 +20,7 @@ from gpusched.placement.victims.loss_model import add_loss_limits
 _COEFFICIENT_MAX: Final = 2**40
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class CandidateRow:
     """A row on which claimants fit when all candidates left.
 
@@ -36,7 +35,7 @@ class CandidateRow:
     most: tuple[int, ...]
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class IncomingPart:
     """Equal sub-groups of the newcomers: each is complete in one domain, or has nobody.
 
@@ -60,7 +59,7 @@ class IncomingPart:
     parent: int = -1
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class IncomingHolder:
     """A sub-group of sub-groups: it is complete, in one domain, or nobody in it gets room.
 
@@ -75,7 +74,7 @@ class IncomingHolder:
     parent: int = -1
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class VictimModelResult:
     """How a search ended.
 
@@ -93,7 +92,7 @@ class VictimModelResult:
     spent: float = 0.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class VictimModel:
     """A job for the solver: the cheapest bundles whose leaving lets the newcomers in.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import ALLOW, Verdict, deny
@@ -17,7 +18,7 @@ _COMPARED_MAX: Final = 200
 """Names of queues that a misspelt one is compared with."""
 
 
-@attrs.define
+@define
 class _QueueVerdicts:
     """Answers of queues in one session, by queue, namespace and whether a gang is repaired."""
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools
-from gpusched.base.former_names import former_names
+from gpusched.base.classes import former_names, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.state.session import Session
@@ -18,7 +17,7 @@ from gpusched.topology.levels import KNOWN, TopologyLevel, labels_of_level
 _LABELS_NAMED_MAX: Final = 2
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Unschedulable:
     """Why a gang got no places.
 
@@ -34,7 +33,7 @@ class Unschedulable:
         __getattr__ = former_names("Unschedulable", {"sentence": "message"})
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class NodeSet:
     """Where a gang may sit: rows (None: anywhere) and words for its sentence."""
 
@@ -45,7 +44,7 @@ class NodeSet:
 ALL_NODES = NodeSet(None, "")
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class LevelConstraint:
     """Of which level one domain must hold a gang now.
 

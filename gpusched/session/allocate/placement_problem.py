@@ -11,6 +11,7 @@ import numpy as np
 from gpusched.api.gang.pod_group import SubGroup
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.problem import (
     NODES,
@@ -32,7 +33,7 @@ from gpusched.session.state.statement import Statement
 from gpusched.topology.levels import HOST
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class NodeBounds:
     """Where a gang may be.
 

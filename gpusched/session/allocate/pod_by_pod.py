@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Bools
+from gpusched.base.classes import define, frozen
 from gpusched.base.limits import (
     POD_RULES_DOMAINS_MAX,
     POD_RULES_SESSION_STEPS_MAX,
@@ -35,7 +35,7 @@ from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class UnplacedPod:
     """The pod that found no place in the first pass, and how many of its pod set had found one."""
 
@@ -44,7 +44,7 @@ class UnplacedPod:
     placed: int
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _SearchedPod:
     pod_set: PodSet
     pod: Pod
@@ -60,7 +60,7 @@ def has_inter_pod_rules(session: Session, pod_sets: Sequence[tuple[PodSet, int]]
     )
 
 
-@attrs.define
+@define
 class _InterPodSteps:
     """Places that searches for gangs with rules between pods may still try in one session."""
 

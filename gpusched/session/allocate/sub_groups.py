@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.gang.pod_group import SubGroup
 from gpusched.arrays.columns import Bools
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.session.allocate.node_sets import intersect_rows
 from gpusched.session.framework.reasons import pods_text, shorten
@@ -28,7 +29,7 @@ PlaceAll = Callable[[Session, MemberCounts, Statement, Bools | None], bool]
 """Places all of it inside these rows (None: anywhere), or nothing and answers False."""
 
 
-@attrs.define
+@define
 class _SubGroupSearch:
     """One gang in one area.
 

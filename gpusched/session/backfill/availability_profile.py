@@ -13,12 +13,12 @@ from copy import copy
 from operator import is_not
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
+from gpusched.base.classes import frozen
 from gpusched.session.backfill.running.release_order import (
     FlatReleases,
     Release,
@@ -30,7 +30,7 @@ _FREE_NUMBERS_KEPT_MAX: Final = 2**20
 """Numbers in tables of one profile that are kept: eight megabytes."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Reservation:
     """Room reserved for a gang from ``start`` on, until ``end``, seconds since the epoch.
 
@@ -284,7 +284,7 @@ def least_free_between(
     return least
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class EqualMembers:
     """A count of equal members, and the rows that filters allow them."""
 

@@ -9,10 +9,10 @@ from copy import copy
 from functools import partial
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.base.classes import define, frozen
 from gpusched.base.limits import GANG_PODS_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import candidate_node_sets
@@ -46,7 +46,7 @@ _MOMENTS_COUNTED_MIN: Final = 16
 """Moments that are counted at first where most gangs find their start; then four times as many."""
 
 
-@attrs.define(slots=True)
+@define(slots=True)
 class SearchBudget:
     """A bound in moments looked at, the same on every machine."""
 
@@ -57,7 +57,7 @@ RowChooser = Callable[[Sequence[EqualMembers], Sequence[Bools | None]], tuple[In
 """Rows and amounts for members in one of some areas, or None."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _StartOption:
     """One way to start the gang: in one node pool, its largest or its smallest members first."""
 
@@ -534,7 +534,7 @@ def _options_on_all_nodes(session: Session, gang: Gang) -> list[_StartOption]:
     return ways
 
 
-@attrs.define(slots=True)
+@define(slots=True)
 class EarlierResult:
     """What was found for an equal gang of the same walltime: this one starts no sooner.
 

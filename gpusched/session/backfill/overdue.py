@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.base.classes import frozen
 from gpusched.session.backfill.availability_profile import EqualMembers
 
 _PROGRESS_OF_ONE = 1000
 """Progress of a row on which one more member fits; parts of it count in between."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _NearestRows:
     progress: int
     rows: Ints

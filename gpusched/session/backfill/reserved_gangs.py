@@ -8,12 +8,13 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import Reservation
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class ReservedGang:
     """A gang with a reservation.
 
@@ -50,7 +51,7 @@ class ReservedGang:
                 self.slack[number] += sign * amount
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class StrictFifoHead:
     """A blocked gang of a StrictFifo queue that has no reservation."""
 

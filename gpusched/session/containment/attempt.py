@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.cache.snapshot import (
     NO_EXPECTED_STARTS,
@@ -88,7 +89,7 @@ SKIPPABLE_STAGES: Final = frozenset({STOPS_STAGE, *OPTIONAL_STAGES, *_PLAN_FIELD
 """Stages without which all others are what they are."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AttemptSetting:
     """What all attempts at one decision have in common; see ``decide``."""
 
@@ -102,7 +103,7 @@ class AttemptSetting:
     began: ActionTimer = lambda _name: None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AttemptResult:
     """What an attempt that came to its end leaves.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.attempt import AttemptResult, AttemptSetting, attempt_session
@@ -15,7 +16,7 @@ from gpusched.session.containment.suspects import SessionFault, Suspect, gang_su
 from gpusched.session.state.plan import Plan
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ContainedResult:
     """A session that was held.
 

@@ -13,6 +13,7 @@ from typing import Final
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.attempt import (
@@ -47,7 +48,7 @@ _STEP_TRIES: Final = 6
 """Attempts that each step to a plainer session is worth, however many were made before."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CulpritSearchResult:
     """How a session could be held.
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.attempt import AttemptResult
 from gpusched.session.containment.set_aside import Containment, HookBlame
@@ -33,7 +34,7 @@ TryWithout = Callable[[frozenset[Suspect]], AttemptResult | SessionFault]
 """Holds the session without some objects, beside those that are left out already."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HookSearchResult:
     """What is decided, and without which objects.
 

@@ -17,6 +17,7 @@ from typing import Concatenate, Final, NamedTuple, ParamSpec, TypeVar, cast
 import attrs
 
 from gpusched.base import limits
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import InvariantBroken, PluginFault
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.suspects import SessionFault, Suspect, SuspectIndex
@@ -32,7 +33,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@attrs.define
+@define
 class AttemptStage:
     """The stage in which an attempt is; ``entered`` is called with the name of each."""
 
@@ -61,7 +62,7 @@ def _call_of(plugin: str, hook: str, part: str) -> tuple[HookCall, bool]:
     return HookCall(plugin, hook, name), one_part == part
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FailingOrder:
     """An order of queues or gangs that failed for whatever it was asked about in an attempt.
 
@@ -76,7 +77,7 @@ class FailingOrder:
     objects: int
 
 
-@attrs.define(kw_only=True)
+@define(kw_only=True)
 class _OrderRecord:
     """How an order fared: its first fault, what it failed for, and whether it gave a key."""
 
@@ -218,7 +219,7 @@ class FaultListener:
             self.faults.append(self._fault_of(call, error, about=about, suspects=suspects))
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Listener:
     """Hears one callable for a ``FaultListener``.
 

@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import Snapshot, TenantRound, same_cluster
 from gpusched.config.model import PlacementConfig
 from gpusched.session.containment.attempt import AttemptResult
@@ -23,7 +24,7 @@ KEPT_MAX: Final = 16
 """Sessions on one cluster that are kept: each holds names of the gangs that it left to others."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _KeptSession:
     """What was decided, on what rounds, and since when it holds."""
 

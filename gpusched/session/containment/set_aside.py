@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey, ResourceVersion
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.containment.suspects import (
@@ -37,7 +38,7 @@ EVICTING_ACTIONS: Final = frozenset({"preempt", "reclaim", "consolidate"})
 """Actions that evict pods for other gangs."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionMode:
     """How much of a session is done.
 
@@ -72,7 +73,7 @@ class SessionMode:
 FULL_MODE: Final = SessionMode()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SetAside:
     """An object that is left out of sessions.
 
@@ -96,7 +97,7 @@ class SetAside:
         return set_aside_message(self.suspect, self.fault)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Degraded:
     """A session is plainer than it is configured to be.
 
@@ -129,7 +130,7 @@ class Degraded:
         return f"sessions go without {off}: {why}; tried in full again {when}"
 
 
-@attrs.frozen
+@frozen
 class HookBlame:
     """A hook that is to blame itself: no object is set aside for its faults.
 

@@ -12,17 +12,16 @@ from enum import StrEnum
 from types import FrameType, TracebackType
 from typing import Any, Final, NamedTuple, cast
 
-import attrs
-
 from gpusched.api.gang.move_record import MoveRecord
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.node.node import Node
+from gpusched.api.pod.gang_membership import gang_key_of
 from gpusched.api.pod.pod import Pod
 from gpusched.api.policy.kinds import DisruptionBudget, Topology
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
-from gpusched.cache.gangs.gang_index import gang_key_of
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.proposal import Proposal
@@ -102,7 +101,7 @@ def pod_suspect(pod: Pod) -> Suspect:
     return Suspect(SuspectKind.POD, GangKey("Pod", pod.namespace, pod.name))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SessionFault:
     """What was raised, without its stack, which would hold a session in memory.
 

@@ -8,7 +8,6 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
@@ -16,6 +15,7 @@ from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.base.errors import PluginFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
@@ -40,7 +40,7 @@ SCORE_MAX = 1_000_000
 NO_EVICTION = "nobody is evicted for it"
 
 
-@attrs.frozen
+@frozen
 class NodeScoreHook:
     """One score of nodes.
 

@@ -18,8 +18,7 @@
 | stop_check                            | the first refusal is the reason    | nobody is stopped |
 | fair_share                            | the first provider answers         | nothing is due    |
 | walltime                              | the shortest answer                | unknown           |
-| waits_too_long                        | any                                | no                |
-| compact                               | any                                | no                |
+| waits_too_long, compact               | any                                | no                |
 | usage                                 | the first provider answers         | nothing was used  |
 
 A veto is explicit. Tiers order keys and reasons; they never decide whether a veto counts.
@@ -39,6 +38,7 @@ from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.queue.queue import QueueUsage
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import PluginFault
 from gpusched.base.limits import QUANTITY_MAX
 from gpusched.cache.gangs.gang import Gang
@@ -79,7 +79,7 @@ from gpusched.session.framework.verdict import ALLOW, Verdict
 CompactCheck = Callable[[Gang], bool]
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class SpareNodes:
     """Empty GPU nodes of each domain of a level, spared for gangs that run in that domain."""
 
@@ -87,7 +87,7 @@ class SpareNodes:
     nodes: int
 
 
-@attrs.define
+@define
 class TopologyHooks:
     """Topology hooks that plugins registered for one session.
 
@@ -129,7 +129,7 @@ Overdue = Callable[[Gang], bool]
 UsageOf = Callable[[str], QueueUsage]
 
 
-@attrs.frozen
+@frozen
 class Filter:
     """One node filter: None from ``allows`` means no objection to any node."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 
-import attrs
 import numpy as np
 
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 from gpusched.base.errors import PluginFault
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.hook_calls import contain_when_called, fields_of
@@ -24,7 +24,7 @@ POINTS_MAX = 1_000_000
 """One rule's score of one node lies within plus and minus this."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class DomainLimit:
     """What a rule says of its own pods among each other: how many of them one domain takes.
 
@@ -42,7 +42,7 @@ class DomainLimit:
     rises: bool = False
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PairRule:
     """What one rule says for a pod, and for all pods for which it has the same key.
 
@@ -68,7 +68,7 @@ class PairRule:
     """A few words that name what is in the way, such as other pods; asked when a sentence is made."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PairScore:
     """Points of one preference, int64, shape (nodes,); larger is better."""
 
@@ -81,7 +81,7 @@ ScoreOf = Callable[[Pod], PairScore | None]
 Concerns = Callable[[PodClass], bool]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PairFilter:
     """A filter between pods that a plugin registered."""
 
@@ -93,7 +93,7 @@ class PairFilter:
     """Fields of a class that ``concerns`` depends on; None for all."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class PairScorer:
     """A preference between pods that a plugin registered."""
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import ClassVar, Protocol
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.sort_keys import Key, KeyMeaning
@@ -74,7 +73,7 @@ EVICTING_CAPABILITIES = frozenset({Capability.PREEMPTION, Capability.RECLAIM})
 """Capabilities for which gangs that find no place are looked at again."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ActionNeeds:
     """What an action expects of the configuration that names it.
 

@@ -15,13 +15,13 @@ from collections import OrderedDict
 from collections.abc import Hashable, Iterable
 from typing import Protocol
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import Ints, NodeColumns
 from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.classes import define, frozen
 from gpusched.cache.nodes.pods_by_node import NodePods
 
 QUERIES_CACHED_MAX = 2048
@@ -65,7 +65,7 @@ class AssignmentListener(Protocol):
         """
 
 
-@attrs.define
+@define
 class _SnapshotCounts:
     """Pods of the snapshot that a query counts, by row: all, and all but those being deleted."""
 
@@ -75,7 +75,7 @@ class _SnapshotCounts:
     later: Ints
 
 
-@attrs.define
+@define
 class _DomainNumbers:
     """Number of each row's domain of one node label, -1 without the label."""
 
@@ -146,7 +146,7 @@ def _count_pods(
         into.later[row] = len(found) - sum(found)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _CountChange:
     """One move of a pod: pods added to a row now, later, and as nominated only."""
 
@@ -157,7 +157,7 @@ class _CountChange:
     nominated: int
 
 
-@attrs.define
+@define
 class _SessionCounts:
     """Counts of one query by row, and how much of the log they have taken in."""
 

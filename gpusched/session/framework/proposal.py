@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-import attrs
-
 from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.resources import Resources, total
-from gpusched.base.former_names import former_names
+from gpusched.base.classes import former_names, frozen
 from gpusched.base.limits import MOVES_COST_MAX_S, MOVES_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.sort_keys import Excluded, Key, comparable_key
@@ -26,7 +24,7 @@ CONSOLIDATE = "consolidate"
 """Eviction of gangs that have other places: they are moved."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class VictimHook(Generic[R, A]):
     """What a plugin says of victims for a claimant.
 
@@ -142,7 +140,7 @@ def _keys_of_each(
     return keys
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Moving:
     """How much may be moved for one gang that waits.
 
@@ -155,7 +153,7 @@ class Moving:
     lost_s: int = MOVES_COST_MAX_S
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Stable:
     """Which decisions must last.
 
@@ -171,7 +169,7 @@ class Stable:
     chain_wait_s: float | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EvictionRight:
     """A right by which a gang may take from queues on one side of the tree.
 
@@ -191,7 +189,7 @@ class EvictionRight:
     returns: tuple[tuple[str, Resources], ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EvictionLimits:
     """What a claimant's victims must respect, in amounts; ``reclaim_gate`` has the last word.
 
@@ -210,7 +208,7 @@ class EvictionLimits:
     sides: tuple[tuple[frozenset[str], tuple[EvictionRight, ...]], ...] = ()
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Chunk:
     """One step of an eviction: members that a gang loses at once.
 
@@ -234,7 +232,7 @@ class Chunk:
         )
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class Proposal:
     """Victims for a claimant, not carried out yet.
 

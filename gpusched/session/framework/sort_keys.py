@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any
 
-import attrs
+from gpusched.base.classes import frozen
 
 Key = tuple[int | str, ...]
 
 
-@attrs.frozen
+@frozen
 class SortKeyHook:
     """Sort keys of one plugin.
 
@@ -27,7 +27,7 @@ class SortKeyHook:
     rests_on: Callable[[], Hashable | None] | None = None
 
 
-@attrs.frozen
+@frozen
 class KeyMeaning:
     """What a part of a sort key says to people.
 

@@ -6,9 +6,7 @@ from collections.abc import Callable, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING
 
-import attrs
-
-from gpusched.base.former_names import former_names
+from gpusched.base.classes import former_names, frozen
 
 
 class VerdictCode(Enum):
@@ -21,7 +19,7 @@ class VerdictCode(Enum):
     ERROR = "error"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Verdict:
     """One policy's answer on one gang.
 

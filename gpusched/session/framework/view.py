@@ -26,7 +26,7 @@ from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import Bools, Ints, exact_sums
 from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.node_usage import NodeUsage
-from gpusched.base.former_names import former_names
+from gpusched.base.classes import former_names
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot

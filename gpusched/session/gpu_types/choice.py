@@ -15,6 +15,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome, Term
 from gpusched.session.framework.reasons import Reason, shorten, truncate_message
@@ -43,7 +44,7 @@ Place = Callable[[], "GpuTypeRefusal | None"]
 """Gives places to a gang on the nodes it is confined to, or says why there are none."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class TypeSet:
     """Types of GPUs that a gang may get together.
 
@@ -86,7 +87,7 @@ def place_on_best_types(
     return search.few_types_first()
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _Found:
     """Places that were found on a set of types.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Bools
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.gpu_types.options import (
     GpuTypeOption,
@@ -24,7 +24,7 @@ from gpusched.session.state.equivalence import GangCache
 from gpusched.session.state.session import Session
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Competitor:
     """A gang that does not work equally well on all GPUs.
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_types import FULL_SPEED, GpuTypeRequest, named_value
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.session.framework.reasons import Reason, pods_text, shorten, truncate_message
 from gpusched.session.state.nodes.gpu_types import (
@@ -21,7 +21,7 @@ from gpusched.session.state.nodes.gpu_types import (
 from gpusched.session.state.session import Session
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GpuTypeOption:
     """One type of GPUs as a gang sees it: what one name of its speeds means, or one product.
 
@@ -36,7 +36,7 @@ class GpuTypeOption:
     speed: int = FULL_SPEED
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GpuTypeRefusal:
     """Why a gang gets no place on the types of GPUs that were tried."""
 

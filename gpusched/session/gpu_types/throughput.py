@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.gpu_types import FULL_SPEED
+from gpusched.base.classes import frozen
 
 DEMANDS_MAX: Final = 24
 """Kinds of gangs, by their speeds, that are told apart; of more, those with most GPUs count."""
 _NEVER: Final = 2**62
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class TypeDemand:
     """Gangs that run equally well on types of GPUs.
 

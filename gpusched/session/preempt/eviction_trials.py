@@ -18,6 +18,7 @@ import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.loss_limits import add_loss, may_go_ever, may_go_next
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
@@ -39,7 +40,7 @@ _LOOKED_AT_FIRST: Final = 8
 """Gangs of one line that are looked at first; then twice as many as before."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Line:
     """Gangs of one running pod of one kind and preference: what they lose grows with the time that they run.
 
@@ -58,7 +59,7 @@ class _Line:
         return not self.closed
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class EvictionStep:
     """Members of one gang that leave together.
 
@@ -75,7 +76,7 @@ class EvictionStep:
     line: _Line | None = None
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _StepSource:
     """Gangs that stand together in the order in which is taken.
 

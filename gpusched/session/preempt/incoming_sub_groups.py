@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from gpusched.api.gang.pod_group import SubGroup
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.search import (
     IncomingHolderGroup,
@@ -22,7 +23,7 @@ _Shape = tuple[tuple[str, str, int], ...]
 """Class, role and number of the pods of a sub-group that wait, sorted."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _SubGroupKind:
     """What makes sub-groups equal.
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 
-import attrs
-
 from gpusched.api.gang.eviction_record import NO_CLAIMANT, NO_EVICTIONS, PastEviction
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.units import DEVICE
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.suspended_jobs import suspend_job
 from gpusched.session.state.decided.eviction_chains import (
@@ -35,7 +34,7 @@ from gpusched.session.state.statement import EvictOperation
 _RecentOnDemand = Callable[[], EvictionGraph]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _EvictedGangs:
     """Gangs that this session leaves without their minimum.
 

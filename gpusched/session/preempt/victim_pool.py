@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Bools, RequestVector
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.placement.victims.greedy_choice import VictimSearchState
@@ -47,7 +47,7 @@ from gpusched.session.state.session import Session
 _RANK_SPARE, _RANK_WHOLE_GANG = 0, 1
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class VictimGroup:
     """Part of a choice: members of one gang that leave together."""
 

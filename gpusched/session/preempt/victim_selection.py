@@ -14,6 +14,7 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Bools, RequestVector
 from gpusched.base import limits
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
@@ -35,7 +36,7 @@ ClaimantClass = Hashable
 """The key under which claimants share victims, see ``Preemption``."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class VictimRules:
     """Which gangs may be victims, before policies are asked.
 
@@ -52,7 +53,7 @@ class VictimRules:
     only_spare: bool = False
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _PoolStage:
     """Victims of the first queues, for one class and area.
 
@@ -66,7 +67,7 @@ class _PoolStage:
     every: bool
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _ExcludedVictims:
     gangs: set[GangKey] = attrs.Factory(set)
     kept: dict[str, set[GangKey]] = attrs.Factory(dict)

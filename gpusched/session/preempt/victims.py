@@ -18,6 +18,7 @@ from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import PodPhase
 from gpusched.api.policy.kinds import DisruptionBudget
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.allocate.sub_groups import complete_pod_groups
 from gpusched.session.preempt.claims.session_starts import (
@@ -57,7 +58,7 @@ class CandidateVictim(NamedTuple):
     budgets: tuple[int, ...]
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class RunningGang:
     """A gang and what it could lose.
 

@@ -17,6 +17,7 @@ import numpy as np
 from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Ints, how_many_fit
+from gpusched.base.classes import frozen
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.limits import BATCH_GANGS_MAX, BATCH_MODEL_S, BATCH_TRIES_MAX, BATCH_WORK_S
 from gpusched.cache.gangs.equivalence import Omit, placement_key
@@ -181,7 +182,7 @@ _REASONS_WITHOUT_ROOM: Final = (
 )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _BatchAssignment:
     """Assignments of all members of a batch.
 

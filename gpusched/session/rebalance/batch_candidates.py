@@ -11,6 +11,7 @@ from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyR
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.admission.model import AdmissionCandidate
 from gpusched.placement.model.problem import DomainLevel, Problem, Role, SubGroupMinimum
@@ -123,7 +124,7 @@ def _required_request(
 
 
 # -- as numbers ------------------------------------------------------------------------------
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class BatchResources:
     """What the problems of one window share.
 

@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.arrays.columns import Ints
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
@@ -62,7 +63,7 @@ _REASONS_WITHOUT_ROOM = (
 )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Moves:
     """Gangs that move together, and where everybody could be.
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 
-import attrs
 import numpy as np
 
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Ints, RequestVector
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.lower_bound import victim_lower_bound
@@ -30,7 +30,7 @@ PodKind = tuple[str, tuple[int, ...]]
 """Digest of a class of pods that move, and numbers of the types of GPUs to which they may; empty for any."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class MovableGang:
     """A gang that could be moved as a whole.
 
@@ -92,7 +92,7 @@ def cost_lower_bound(
     return None if bound is None else bound.cost
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ConsolidationModel:
     """The ints for the solver, and the way back to nodes.
 

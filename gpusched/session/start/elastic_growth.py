@@ -16,6 +16,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import Pod
 from gpusched.base import limits
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.problem import Problem, Solution
 from gpusched.session.allocate.gang_placement import (
@@ -49,7 +50,7 @@ ARRANGE_WORK_MAX: Final = 60_000
 """Units of work beyond those of the session: once places are told they cannot be better ones."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Extras:
     """Members of one gang that may get places now.
 

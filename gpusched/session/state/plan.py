@@ -20,10 +20,11 @@ from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.queue.budget import BudgetRecord
 from gpusched.api.queue.queue import QueueUsage
 from gpusched.api.queue.start_errors import NO_START_ERRORS, StartErrors
+from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import StartEstimate
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ClaimBind:
     """A claim for devices that one pod of a gang needs before it is bound.
 
@@ -46,7 +47,7 @@ class ClaimBind:
         return own if self.consumer is None else (*own, self.consumer.uid)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PodBind:
     """One pod to one node.
 
@@ -81,7 +82,7 @@ class PodBind:
         return (*own, [each.content() for each in self.claims])
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GangBind:
     """The part of a gang that starts together now.
 
@@ -118,7 +119,7 @@ class GangBind:
         return digits + plan_suffix(left=self.left_waiting, grows=self.grows)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PendingReason:
     """Why a gang waits, or how it stands, for conditions, events and ``explain``.
 
@@ -131,7 +132,7 @@ class PendingReason:
     message: str
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Undo:
     """Members of a gang that never became whole: they are evicted, by UID."""
 
@@ -140,7 +141,7 @@ class Undo:
     message: str
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Eviction:
     """One pod is to leave its node.
 
@@ -164,7 +165,7 @@ class Eviction:
     gpu_seconds: int = 0
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class JobSuspendChange:
     """A Job is paused or started by its ``suspend``.
 
@@ -187,7 +188,7 @@ class JobSuspendChange:
     annotations: tuple[tuple[str, str], ...] = ()
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class EvictionChain:
     """The evictions from which one follows, with it; see ``state.decided.eviction_chains``.
 
@@ -202,7 +203,7 @@ class EvictionChain:
     gpu_seconds: int
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class EvictionCount:
     """How an eviction stands among those before.
 
@@ -224,7 +225,7 @@ class EvictionCount:
         return self.record.past[-self.times :]
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GangStop:
     """Members of one gang leave; where it is a Job that ends as a whole, it is paused.
 
@@ -247,7 +248,7 @@ class GangStop:
     """How this stands among evictions before, where the gang is left without its minimum; None where that is not counted."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class MoveOrder:
     """The record of a move, to be written on the gang's PodGroup or Job.
 
@@ -261,7 +262,7 @@ class MoveOrder:
     move: MoveRecord
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PreemptionPlan:
     """Room is made, or waited for, for one gang, or it moves; nominations are written before evictions.
 
@@ -289,7 +290,7 @@ class PreemptionPlan:
         return not self.nominations and any(each.gang == self.gang for each in self.moves)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class GangStatus:
     """Where a gang stands after the session; becomes conditions, events and counts.
 
@@ -340,7 +341,7 @@ class GangStatus:
     """Whether no session has looked at it yet; written only where nothing was written before."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PoolStatus:
     """Amounts that a queue holds and is due in a node pool, of resources limited there."""
 
@@ -349,7 +350,7 @@ class PoolStatus:
     fair_share: Resources
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class BudgetStatus:
     """How a queue stands with its budget, as it shall be remembered and told.
 
@@ -368,7 +369,7 @@ class BudgetStatus:
     told: PendingReason
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class QueueStatus:
     """Amounts that a queue holds and requests; ``ready`` says what is wrong with a bad queue.
 
@@ -406,7 +407,7 @@ class QueueStatus:
     """Names of rows of the status of which ``start_errors`` has the starts."""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class TopologyStatus:
     """Whether the levels of a Topology count.
 
@@ -424,7 +425,7 @@ class TopologyStatus:
     outside: int = 0
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ReservationStatus:
     """Where a Reservation stands.
 
@@ -447,7 +448,7 @@ class ReservationStatus:
     ready: PendingReason
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Plan:
     """All that a session wants done. Empty parts cost nothing."""
 

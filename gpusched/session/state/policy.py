@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Protocol
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.session.framework.plugin import NO_NEEDS, ActionNeeds, Capability, Plugin
 from gpusched.session.state.session import Session
 
@@ -23,7 +22,7 @@ class Action(Protocol):
         """Try moves in statements of the session and commit those that are good as a whole."""
 
 
-@attrs.frozen
+@frozen
 class Policy:
     """The loaded configuration: actions in order and the plugins that advise them.
 

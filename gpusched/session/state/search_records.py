@@ -6,6 +6,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.config.model import PlacementConfig
 from gpusched.placement.model.problem import Effort, Problem, SearchOutcome, Solution
 
@@ -16,7 +17,7 @@ _OVERRUN_S: Final = 0.6
 done around the solver and the moment in which its process is stopped."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SearchRecord:
     """How one search ended, for metrics.
 

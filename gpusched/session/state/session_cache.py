@@ -6,7 +6,6 @@ from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from gpusched.api.devices.dynamic.slices import ResourceSlice
@@ -15,6 +14,7 @@ from gpusched.api.policy.kinds import Topology
 from gpusched.arrays.alike_rows import AlikeRows
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
 from gpusched.arrays.node_facts import KeptNodeFacts
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.tree.table_cache import TableCache
 from gpusched.session.framework.accounts.gang_lines import KeptLines
@@ -45,7 +45,7 @@ FILTER_RESULTS_CACHED_MAX = 8192
 SORT_KEYS_CACHED_MAX = 4096
 
 
-@attrs.define
+@define
 class _CachedFilterResults:
     """Rows that a filter refuses pods of a class, as nodes were at a generation; see ``Filter.reads``."""
 

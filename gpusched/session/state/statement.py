@@ -12,13 +12,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import attrs
-
 from gpusched.api.pod.pod import Pod
 from gpusched.arrays.columns import RequestVector
 from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.classes import former_names, frozen
 from gpusched.base.errors import InvariantBroken
-from gpusched.base.former_names import former_names
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.placement.model.problem import Term
 from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
@@ -28,7 +26,7 @@ from gpusched.session.state.nodes.numa_fit import numa_slot_masks
 from gpusched.topology.slot_choice import choose_slots
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Assignment:
     """One pod on one node.
 
@@ -48,7 +46,7 @@ class Assignment:
     gpu: int = 0
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class EvictOperation:
     """A member of a gang is evicted.
 
@@ -65,7 +63,7 @@ class EvictOperation:
     path: tuple[str, ...]
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class UnnominateOperation:
     """A nomination is taken back, to use its room or to give it up."""
 
@@ -74,14 +72,14 @@ class UnnominateOperation:
     not_preemptible: bool
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class UnassignOperation:
     """A place given earlier in this session is freed, while another is tried."""
 
     assignment: Assignment
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class WithdrawOperation:
     """A place given earlier in this session is taken back: nothing of it was sent yet."""
 

@@ -13,13 +13,13 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.units import unit_of
 from gpusched.api.pod.pod import NOMINATED, Pod, PodClass
 from gpusched.arrays.columns import Ints, NodeColumns, how_many_fit, pod_class_vector
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.state.nodes.gpu_types import NodeGpuTypes
@@ -36,7 +36,7 @@ UNKNOWN_TYPE: Final = "unknown"
 _THOUSAND: Final = 1000.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GpuCounts:
     """GPUs, and slices that the hardware makes of them, in pieces.
 

@@ -14,6 +14,7 @@ import attrs
 from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.running.release_order import FOREVER
@@ -33,7 +34,7 @@ _RANKED_ANEW_FROM: Final = 8
 """Where an eighth of all gangs are others, they are ranked anew."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Holding:
     """GPUs of a gang by row, and when it ends; 0 where that is unknown, or over already."""
 

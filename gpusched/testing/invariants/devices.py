@@ -10,9 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from gpusched.api.meta.quantity import QuantityError, format_billionths, parse_billionths
+from gpusched.base.classes import frozen
 from gpusched.testing.invariants.model import (
     EXTENDED,
     Finding,
@@ -28,7 +27,7 @@ DeviceKey = tuple[str, str, str]
 _PoolKey = tuple[str, str]
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Held:
     """What one result of a claim's allocation takes of a device."""
 
@@ -37,7 +36,7 @@ class _Held:
     consumed: tuple[tuple[str, int], ...]
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Published:
     """A device as the newest slice of its pool has it; amounts in billionths."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Sequence
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.testing.invariants.model import (
     Finding,
     Obj,
@@ -19,7 +18,7 @@ from gpusched.testing.invariants.model import (
 )
 
 
-@attrs.frozen
+@frozen
 class Write:
     """One request that was accepted."""
 

@@ -7,11 +7,10 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import parse_time
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
+from gpusched.base.classes import frozen
 
 Obj = Mapping[str, Any]
 GROUP_LABEL: Final = "gpusched.io/pod-group"
@@ -25,7 +24,7 @@ EXTENDED: Final = "extendedResourceClaimStatus"
 """Where a pod's status tells its claim for extended resources."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Finding:
     """One violation.
 

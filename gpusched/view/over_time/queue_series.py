@@ -10,10 +10,9 @@ from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Self
 
-import attrs
-
 from gpusched.api.meta.identity import format_time
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
+from gpusched.base.classes import define
 from gpusched.view.model import QueueGpus, QueueView, ViewPart
 
 SAMPLE_PERIOD_S: Final = 60
@@ -38,7 +37,7 @@ class QueueSeriesView(ViewPart, frozen=True, kw_only=True):
     requested: tuple[float | int | None, ...]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Columns:
     """Thousandths of GPUs of one queue, as many of each sort as there are samples."""
 

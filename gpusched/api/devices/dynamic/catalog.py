@@ -16,9 +16,10 @@ from gpusched.api.devices.dynamic.claims import (
 from gpusched.api.devices.dynamic.slices import DeviceTaintRule, ResourceSlice
 from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.pod.pod import Pod
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True, kw_only=True, eq=False)
+@frozen(slots=True, kw_only=True, eq=False)
 class DeviceCatalog:
     """Devices, classes of them, and claims.
 

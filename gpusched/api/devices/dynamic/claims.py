@@ -5,11 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Final
 
-import attrs
-
 from gpusched.api.affinity.selector import NodeTerm
 from gpusched.api.devices.dynamic.slices import DeviceTaint
 from gpusched.api.meta.identity import UID, ObjectKey, ResourceVersion
+from gpusched.base.classes import frozen
 
 NO_OWNER: Final = UID("")
 PROTECTION: Final = "resource.kubernetes.io/delete-protection"
@@ -31,7 +30,7 @@ class AllocationMode(StrEnum):
     ALL = "All"
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceToleration:
     """Consent to taints of devices; an empty key with Exists consents to all.
 
@@ -54,7 +53,7 @@ class DeviceToleration:
         return self.operator == "Exists" or (bool(self.key) and self.value == taint.value)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class OpaqueConfig:
     """Settings for a driver that allocation copies without reading them.
 
@@ -69,7 +68,7 @@ class OpaqueConfig:
     requests: tuple[str, ...] = ()
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceClass:
     """A DeviceClass: which devices are of it.
 
@@ -88,7 +87,7 @@ class DeviceClass:
     extended_resource: str = ""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceRequest:
     """One request, or one alternative of a request (a subrequest).
 
@@ -112,7 +111,7 @@ class DeviceRequest:
     capacity: tuple[tuple[str, int], ...] = ()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class RequestAlternatives:
     """A request of a claim: the first of its alternatives that can be had.
 
@@ -127,7 +126,7 @@ class RequestAlternatives:
     prioritized: bool = False
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceConstraint:
     """A rule over all devices that some requests of a claim get.
 
@@ -142,7 +141,7 @@ class DeviceConstraint:
     distinct: str = ""
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceClaimSpec:
     """What a claim asks for; equal ones are interchangeable."""
 
@@ -151,7 +150,7 @@ class DeviceClaimSpec:
     configs: tuple[OpaqueConfig, ...] = ()
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class AllocatedDevice:
     """One device, or a share of it, that a request was given.
 
@@ -174,7 +173,7 @@ class AllocatedDevice:
     failure_conditions: tuple[str, ...] = ()
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class AllocatedConfig:
     """Settings that an allocation hands to a driver.
 
@@ -186,7 +185,7 @@ class AllocatedConfig:
     config: OpaqueConfig
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ClaimAllocation:
     """Devices of a claim, and the nodes from which they can be used.
 
@@ -202,7 +201,7 @@ class ClaimAllocation:
     timestamp: float = 0.0
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ClaimConsumer:
     """Who a claim is reserved for: a pod, or a PodGroup of ``scheduling.k8s.io``."""
 
@@ -212,7 +211,7 @@ class ClaimConsumer:
     uid: UID
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceCondition:
     """A condition that a driver reports on an allocated device."""
 
@@ -224,7 +223,7 @@ class DeviceCondition:
     status: str
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ResourceClaim:
     """A ResourceClaim.
 
@@ -262,7 +261,7 @@ class ResourceClaim:
         return ObjectKey(self.namespace, self.name)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ResourceClaimTemplate:
     """A ResourceClaimTemplate: each pod that names it gets a claim of its own."""
 
@@ -278,7 +277,7 @@ class ResourceClaimTemplate:
         return ObjectKey(self.namespace, self.name)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ClaimGroup:
     """A PodGroup of ``scheduling.k8s.io`` whose claim its pods use."""
 
@@ -293,7 +292,7 @@ class ClaimGroup:
         )
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ExtendedRequest:
     """A container's request of an extended resource that devices serve.
 
@@ -308,7 +307,7 @@ class ExtendedRequest:
     count: int
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class PodClaim:
     """A claim as a pod's spec names it; one of ``claim`` and ``template`` is set, or ``extended`` is.
 

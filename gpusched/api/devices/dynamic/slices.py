@@ -13,6 +13,7 @@ import attrs
 
 from gpusched.api.affinity.selector import NodeTerm
 from gpusched.api.meta.identity import UID, ResourceVersion
+from gpusched.base.classes import frozen
 
 AMOUNT_UNIT: Final = 10**9
 """Parts that one base unit (a byte, a piece) is counted in."""
@@ -24,14 +25,14 @@ AttributeValue: TypeAlias = "bool | int | str | Version | tuple[AttributeValue, 
 """What an attribute of a device holds; a tuple for lists of them."""
 
 
-@attrs.frozen(slots=True, order=False, cache_hash=True)
+@frozen(slots=True, order=False, cache_hash=True)
 class Version:
     """A semantic version as an attribute holds it; its text, which CEL compares by parts."""
 
     text: str
 
 
-@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
+@frozen(slots=True, kw_only=True, cache_hash=True)
 class CapacityPolicy:
     """Amounts of a capacity that one share of a device may take (``requestPolicy``).
 
@@ -48,7 +49,7 @@ class CapacityPolicy:
     step: int | None = None
 
 
-@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
+@frozen(slots=True, kw_only=True, cache_hash=True)
 class DeviceCapacity:
     """One capacity of a device.
 
@@ -63,7 +64,7 @@ class DeviceCapacity:
     policy: CapacityPolicy | None = None
 
 
-@attrs.frozen(slots=True, cache_hash=True)
+@frozen(slots=True, cache_hash=True)
 class CounterSet:
     """Counters that devices of one pool share.
 
@@ -76,7 +77,7 @@ class CounterSet:
     counters: tuple[tuple[str, int], ...]
 
 
-@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
+@frozen(slots=True, kw_only=True, cache_hash=True)
 class DeviceTaint:
     """A taint of a device.
 
@@ -93,7 +94,7 @@ class DeviceTaint:
     rule: str = ""
 
 
-@attrs.frozen(slots=True, kw_only=True, cache_hash=True)
+@frozen(slots=True, kw_only=True, cache_hash=True)
 class NodeReach:
     """Nodes from which devices can be used.
 
@@ -108,7 +109,7 @@ class NodeReach:
     everywhere: bool = False
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class AttributeSchema:
     """Names and types of the attributes that devices of one model have in common.
 
@@ -141,7 +142,7 @@ def _types(value: AttributeValue) -> object:
     return tuple(map(_types, value)) if isinstance(value, tuple) else type(value)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class Device:
     """One device, or one partition of a device, that a driver publishes.
 
@@ -176,7 +177,7 @@ class Device:
         return _schema_of(self.attributes)
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ResourceSlice:
     """A part of what one driver publishes in one pool.
 
@@ -200,7 +201,7 @@ class ResourceSlice:
     devices: tuple[Device, ...] = ()
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class DeviceTaintRule:
     """A taint that an administrator puts on devices by what they are.
 

@@ -13,10 +13,11 @@ from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import FAILED, RUNNING, SUCCEEDED, Pod, PodClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang, GangSpec, Placed, make_pod_sets
 
 
-@attrs.define(slots=True)
+@define(slots=True)
 class _MemberCounts:
     """Members of a gang, sorted into what they do.
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class WaitingElsewhere:
     """A gang that waits in another shard.
 

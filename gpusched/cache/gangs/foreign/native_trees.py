@@ -18,6 +18,7 @@ from gpusched.api.gang.pod_group import PodGroup, SubGroup
 from gpusched.api.gang.sub_group_tree import DEPTH_MAX, least_members, split_sub_groups
 from gpusched.api.meta.identity import GangKey, ObjectKey
 from gpusched.api.pod.pod import Pod
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.foreign.native_members import schedulers_error
 from gpusched.cache.gangs.gang import GangSpec
 from gpusched.cache.store import KindStore
@@ -27,7 +28,7 @@ Node = tuple[str, ObjectKey]
 _NAMED_MAX: Final = 3
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupTree:
     """All groups of one tree.
 

@@ -15,6 +15,7 @@ from gpusched.api.meta.fields import quoted
 from gpusched.api.meta.identity import UID, GangKey, Rejected
 from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD, PART, WITHOUT_OBJECT
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import GangSpec, terms_without_group
 from gpusched.cache.gangs.priority import CountedPriority
 
@@ -32,7 +33,7 @@ def oldest_member(pods: Sequence[Pod]) -> Pod | None:
     return min(pods, key=lambda pod: (pod.created, pod.key), default=None)
 
 
-@attrs.frozen
+@frozen
 class Above:
     """What objects above a group say, its Workload and its owners: the first that says something.
 
@@ -94,7 +95,7 @@ def complete_foreign_spec(
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ControllerView:
     """What is known of a gang's controller.
 

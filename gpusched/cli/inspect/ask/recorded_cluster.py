@@ -8,6 +8,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, Denied, GpuschedError
 from gpusched.cli.command import connection_choice
@@ -26,7 +27,7 @@ _NEEDED: Final = frozenset(
 """Kinds without which every answer would be about another cluster."""
 
 
-@attrs.frozen
+@frozen
 class RecordedCluster:
     """Objects of one moment.
 

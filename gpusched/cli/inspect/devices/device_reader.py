@@ -7,12 +7,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.decode import CODECS
 from gpusched.api.foreign.kinds import DYNAMIC_DEVICE_KINDS
 from gpusched.api.meta.identity import ObjectKey
+from gpusched.base.classes import frozen
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cli.inspect.cluster_reader import (
     Json,
@@ -27,7 +26,7 @@ _NAMESPACES_MAX: Final = 8
 """Namespaces whose pods are read for the names of gangs; holders in others are named by their pods."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeviceObjects:
     """Devices of a cluster.
 

@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from gpusched.api.devices import device_match
@@ -23,6 +22,7 @@ from gpusched.api.meta.identity import InvalidObject, Rejected, format_time, par
 from gpusched.api.meta.quantity import QuantityError, format_quantity
 from gpusched.api.meta.resources import PODS, Resources
 from gpusched.api.pod.gang_annotations import read_queue_name
+from gpusched.base.classes import frozen
 from gpusched.cli.command import age
 from gpusched.cli.inspect.cluster_reader import read_entity
 from gpusched.cli.inspect.explaining.unknown_keys import unknown_keys
@@ -39,7 +39,7 @@ _SIZED: Final = _GROUP_KINDS | {"Job", "Pod"}
 """Kinds whose objects say how many pods start together."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GangObjects:
     """What is known about one gang, or about the gangs of one object.
 

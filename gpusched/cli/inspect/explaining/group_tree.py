@@ -7,10 +7,9 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.foreign.kinds import NATIVE
 from gpusched.api.gang.native_terms import COMPOSITE
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.foreign.native_trees import needed_children
 from gpusched.cli.command import table
 from gpusched.cli.inspect.cluster_reader import Json, items_at, list_objects, value_at
@@ -22,7 +21,7 @@ _DEPTH_MAX: Final = 64
 _HEADER: Final = ("GROUP", "NEEDS", "PLACED", "READY", "LEVEL")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TreeGroup:
     """One group of a tree.
 

@@ -7,9 +7,9 @@ from typing import Final
 
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.meta.identity import GangKey, Rejected
+from gpusched.api.pod.gang_membership import gang_key_of
 from gpusched.api.pod.pod import Pod
 from gpusched.base.errors import Denied, UsageError
-from gpusched.cache.gangs.gang_index import gang_key_of
 from gpusched.cli.inspect.cluster_reader import (
     Json,
     get_object,

@@ -10,6 +10,7 @@ import attrs
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.gang_membership import WITHOUT_OBJECT
+from gpusched.base.classes import frozen
 from gpusched.base.errors import Denied, NotFound, UsageError
 from gpusched.cli.inspect import cluster_reader
 from gpusched.cli.inspect.cluster_reader import list_objects, value_at
@@ -33,7 +34,7 @@ _PATHS: Final = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Subject:
     """One object that gangs are made of, and its pods.
 

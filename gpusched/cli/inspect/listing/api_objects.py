@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
 import msgspec
 
 from gpusched import API_VERSION
@@ -14,6 +13,7 @@ from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload_decode import CODECS as WORKLOAD_CODECS
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.meta.identity import GangKey, ObjectKey, Rejected
+from gpusched.base.classes import frozen
 from gpusched.base.errors import Denied, NotFound
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
@@ -41,7 +41,7 @@ _NO_SELECTORS: Final[Mapping[str, str]] = MappingProxyType({})
 _NODE_KINDS: Final = {"nodes": "/api/v1/nodes", "topologies": f"{GROUP_PATH}/topologies"}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ApiObjects:
     """Objects of a scope as the daemon's cache counts them.
 

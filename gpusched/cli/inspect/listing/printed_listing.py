@@ -6,16 +6,16 @@ import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
 import yaml
 
+from gpusched.base.classes import frozen
 from gpusched.cli.command import clean_cell, print_json, table
 
 _AGES: Final = frozenset({"AGE", "SINCE"})
 """Columns that change by themselves."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Listing:
     """What a command found, in its order.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import Denied
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
@@ -18,7 +17,7 @@ SOURCES: Final = ("daemon", "api")
 """What ``--source`` takes."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ViewSource:
     """Reads the daemon's view where there is one, and says so where it is not read.
 

@@ -6,12 +6,11 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-import attrs
-
 from gpusched.api.meta.identity import InvalidObject, parse_time
 from gpusched.api.pod.decode import PODS
 from gpusched.api.pod.pod import Pod
 from gpusched.api.serializer.seal import KEY, Seal, is_seal_key, parse_seal
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UndecodableObject
 from gpusched.cli.lab.audit.queue_tree import queue_tree_findings
 from gpusched.cli.lab.audit.records import record_findings
@@ -85,7 +84,7 @@ _SAME_AS: Final = {"gpusched-fence-shards": "gpusched-fence"}
 """By a policy that stands in the place of another one (manifests/shards), that one."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AuditedCluster:
     """What an audit looks at.
 

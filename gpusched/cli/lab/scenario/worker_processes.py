@@ -17,6 +17,7 @@ from typing import Any, Final, Self, TypeAlias
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, ConfigError, GpuschedError
 from gpusched.io.observe.logs import set_up_logging
@@ -37,7 +38,7 @@ class PlayProcessLost(GpuschedError):
     """A bug in the player, in another process."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlayRequest:
     """How scenarios are read and played, in every process the same.
 

@@ -13,6 +13,7 @@ import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH
 from gpusched.base.errors import UsageError
 from gpusched.base.limits import GENERATED_JOBS_MAX, TRACE_DAYS_MAX
@@ -48,7 +49,7 @@ STEP_MAX_S: Final = 3600.0
 """Longest time for which changes are gathered."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SimulationInput:
     """What a simulation begins with.
 

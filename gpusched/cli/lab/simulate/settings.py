@@ -11,6 +11,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.duration import parse_duration
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.config.model import DEFAULT, Config
@@ -31,7 +32,7 @@ _CONFIG_PARTS: Final = ("placement", "cycle", "limits", "actions", "plugins")
 RUNS_MAX: Final = 6
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SimulationSetting:
     """One configuration with what else is different under it."""
 
@@ -40,7 +41,7 @@ class SimulationSetting:
     changes: Variations
 
 
-@attrs.define
+@define
 class _SettingDraft:
     file: str | None = None
     config: dict[str, Any] = attrs.Factory(dict)

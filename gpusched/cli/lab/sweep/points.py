@@ -12,6 +12,7 @@ import attrs
 
 from gpusched import __version__
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.cli.lab.simulate.settings import SimulationSetting
 from gpusched.cli.lab.sweep.sweep_inputs import Playable, SweepInput, pack
@@ -30,7 +31,7 @@ _BROKEN_MAX: Final = 20
 """Sentences about broken invariants in one result."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepPoint:
     """One point.
 

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.cli.lab.sweep.points import SweepPoint
 
@@ -87,7 +88,7 @@ def _unwritable(folder: Path, error: OSError) -> UsageError:
     return UsageError(f"results cannot be written to {folder}: {error.strerror or error}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepRow:
     """One setting on one input, over its seeds.
 
@@ -123,7 +124,7 @@ class SweepRow:
         return sum(each["neverStarted"] for each in self.results)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepSummary:
     """What is known of a sweep.
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import (
     GENERATED_JOBS_MAX,
@@ -32,7 +31,7 @@ _RANGE_MAX: Final = 10**12
 _SETTINGS_MAX: Final = 10_000_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class VariedKey:
     """One key that is varied.
 
@@ -56,7 +55,7 @@ class VariedKey:
         return self.values[index] if self.values else str(self.low + index)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class BaseConfiguration:
     """A configuration that what is varied begins from; ``changes`` are keys of ``--set`` with values."""
 
@@ -65,7 +64,7 @@ class BaseConfiguration:
     changes: tuple[tuple[str, str], ...] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepSearch:
     """Random draws in place of the whole grid; ``settings`` of them for each configuration."""
 
@@ -73,7 +72,7 @@ class SweepSearch:
     seed: int = 1
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepPlan:
     """What the file asks for."""
 

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeAlias
 import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
 from gpusched.config.model import Config
@@ -37,7 +38,7 @@ OPTIONS: Final[Mapping[str, Any]] = MappingProxyType({
 Playable: TypeAlias = SimulationInput | Scenario
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepInput:
     """One input as a sweep names it.
 

@@ -19,6 +19,7 @@ from typing import Final, Protocol
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.cli.lab.scenario.worker_processes import worker_context
 from gpusched.cli.lab.sweep.points import play_packed
@@ -28,7 +29,7 @@ TRIES_MAX: Final = 3
 """Workers that one point may lose: the third time it is likely to be the point itself."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PointEnd:
     """What became of one point.
 

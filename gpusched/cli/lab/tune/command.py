@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.base.limits import SCENARIO_SEED_MAX
 from gpusched.cli.command import Subparsers, add_output, print_json
@@ -101,7 +102,7 @@ def register(subparsers: Subparsers) -> None:
     parser.set_defaults(run=run)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TuningInputs:
     """What is tuned on, and what it is checked on; names differ, so that tables tell them apart."""
 

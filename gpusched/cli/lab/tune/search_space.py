@@ -9,6 +9,7 @@ from typing import Final
 import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.config.model import Config, PluginChoice
 from gpusched.config.yaml_tree import did_you_mean, list_names
@@ -21,7 +22,7 @@ LOG_FROM: Final = 1000
 """A range of more numbers is searched by their size: from 1 to 10 as closely as from 1,000 to 10,000."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SearchedArgument:
     """One dimension of the search.
 

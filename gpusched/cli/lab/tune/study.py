@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any, Final
 
-import attrs
-
 from gpusched import __version__
+from gpusched.base.classes import frozen
 from gpusched.base.errors import NotInstalled
 from gpusched.cli.lab.sweep.results import SweepRow
 from gpusched.cli.lab.sweep.settings_drawn import Values
@@ -128,7 +127,7 @@ def _gains(
         yield each.better * (new - old) / (abs(old) or 1.0)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class UnseenObjective:
     """One objective on what was not seen while tuning.
 

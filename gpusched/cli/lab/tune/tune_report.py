@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cli.command import table
 from gpusched.cli.lab.sweep.results import SweepRow
 from gpusched.cli.lab.sweep.settings_drawn import Values
@@ -18,7 +17,7 @@ from gpusched.lab.report.statistics.asked import AskedStatistic
 _ROWS_MAX: Final = 20
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tuned:
     """What a search found.
 

@@ -6,10 +6,9 @@ import argparse
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import format_time
+from gpusched.base.classes import frozen
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import connection_choice
 from gpusched.cli.inspect.ask.recorded_cluster import read_file
@@ -62,7 +61,7 @@ _STEP_MAX_S: Final = 3600.0
 _SERVED: Final = "served"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WhatIfQuestion:
     """A question, read.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cel.libraries.authorization import (
     AuthorizationDecision,
     AuthorizationQuestion,
@@ -37,7 +36,7 @@ GROUP: Final = "admissionregistration.k8s.io"
 _CODES: Final = {"Forbidden": 403, "RequestEntityTooLarge": 413}
 
 
-@attrs.frozen
+@frozen
 class BoundPolicy:
     """A policy with the bindings that put it in force."""
 

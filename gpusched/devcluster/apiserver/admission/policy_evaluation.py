@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cel.evaluation import CostMeter
 from gpusched.cel.libraries.authorization import (
     AuthorizerVariable,
@@ -39,7 +38,7 @@ _NAMESPACE_META: Final = frozenset(
 )  # fmt: skip
 
 
-@attrs.frozen
+@frozen
 class Denial:
     """What a policy says against a request; ``reason`` is empty for what could not be evaluated."""
 

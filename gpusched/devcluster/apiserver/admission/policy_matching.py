@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.selectors import label_selector_matches
 from gpusched.devcluster.apiserver.admission_attributes import Attributes
@@ -16,7 +15,7 @@ from gpusched.devcluster.registry.kinds import Resource
 Obj = dict[str, Any]
 
 
-@attrs.frozen
+@frozen
 class PolicyMatch:
     """A match, with the version of the kind in which the policy wants to see objects."""
 

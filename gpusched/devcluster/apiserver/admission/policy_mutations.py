@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.cel.evaluation import ADDED_FUNCTIONS, CostMeter
 from gpusched.cel.libraries.authorization import Decide
 from gpusched.devcluster.apimachinery.json_patch import PatchError, json_patch
@@ -41,7 +42,7 @@ _IDENTITY: Final = (
 """Metadata that the server gives, which no policy may change."""
 
 
-@attrs.frozen
+@frozen
 class PolicyMutations:
     """The mutating policies for one write.
 

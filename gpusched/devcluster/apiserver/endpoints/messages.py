@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apiserver.endpoints.access import RequestAccess
 from gpusched.devcluster.apiserver.rbac.rules import User
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ApiRequest:
     """A request as this server reads it; ``as_of`` is the newest version that a list may show."""
 
@@ -26,7 +25,7 @@ class ApiRequest:
     as_of: int | None = None
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ApiAnswer:
     """What goes back: a body, or a stream of chunks; ``cut`` bytes of the body are all that is sent."""
 

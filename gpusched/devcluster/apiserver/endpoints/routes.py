@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class Route:
     """One resource path; ``name`` and ``subresource`` are empty when the path has none.
 

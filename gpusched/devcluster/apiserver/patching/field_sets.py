@@ -13,6 +13,7 @@ from collections.abc import Iterator
 import attrs
 import msgspec
 
+from gpusched.base.classes import define
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.schema_nodes import ANY, Doc, Json, SchemaNode
 from gpusched.devcluster.apimachinery.json_values import json_equal
@@ -148,7 +149,7 @@ def _everything(value: Json, node: SchemaNode, path: Path, found: set[Path]) -> 
             _everything(inner, node.items or ANY, (*path, key), found)
 
 
-@attrs.define
+@define
 class FieldDifference:
     """Paths in which two objects differ."""
 

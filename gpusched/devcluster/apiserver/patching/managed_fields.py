@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.cel.schema_nodes import Doc
 from gpusched.devcluster.apiserver.patching.created_fields import (
     created_fields,
@@ -44,7 +45,7 @@ _MANAGERS_MAX = 10
 _OLD_MANAGER = "ancient-changes"
 
 
-@attrs.frozen
+@frozen
 class ManagerId:
     """The key of an entry of managedFields."""
 
@@ -62,7 +63,7 @@ class ManagerId:
         return text if self.operation == "Apply" else f"{text} using {self.api_version}"
 
 
-@attrs.frozen
+@frozen
 class OwnedFields:
     """The fields of one manager and when it last changed them; ``entry`` is how that is stored."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apiserver.rbac.rules import AccessRequest, User, is_subject, rule_allows
 from gpusched.devcluster.storage.store import Store
 
@@ -15,7 +14,7 @@ Obj = dict[str, Any]
 GROUP: Final = "rbac.authorization.k8s.io"
 
 
-@attrs.frozen
+@frozen
 class RbacVerdict:
     """Whether something is allowed, and by what."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 Obj = dict[str, Any]
 
@@ -20,7 +20,7 @@ _ACCOUNT: Final = "system:serviceaccount:"
 _ACCOUNTS: Final = "system:serviceaccounts"
 
 
-@attrs.frozen
+@frozen
 class User:
     """An authenticated client.
 
@@ -40,7 +40,7 @@ class User:
         return MASTERS in self.groups
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AccessRequest:
     """What a request wants: a verb on a resource, or on a ``path`` that is no resource.
 

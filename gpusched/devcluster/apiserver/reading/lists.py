@@ -8,9 +8,9 @@ import itertools
 from collections.abc import Iterator
 from typing import Any, Final
 
-import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
@@ -29,7 +29,7 @@ Obj = dict[str, Any]
 _NO_LABELS: Final[dict[str, str]] = {}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListOptions:
     """The query of a list or watch, checked.
 
@@ -50,7 +50,7 @@ class ListOptions:
     initial_events: bool | None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ListResult:
     """One page of a list at a version."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
@@ -28,7 +27,7 @@ _POLICIES: Final = ("Foreground", "Background", "Orphan")
 _BY_FINALIZER: Final = {"orphan": "Orphan", "foregroundDeletion": "Foreground"}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DeleteOptions:
     """What a deletion asks for."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery import status
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid, quote_value
 from gpusched.devcluster.apimachinery.metadata import (
@@ -54,7 +55,7 @@ def _nothing_wrong(_new: Obj, _old: Obj | None) -> list[FieldError]:
     return []
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WriteOptions:
     """What a write request asks for beside its body.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver.client.all_kinds_watch import AllKindsWatch
@@ -23,7 +22,7 @@ FOREGROUND: Final = "foregroundDeletion"
 ORPHAN: Final = "orphan"
 
 
-@attrs.frozen
+@frozen
 class ObjectIdentity:
     """Where an object is: plural with group, namespace (None for cluster-scoped), name."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.controllers.jobs.pods import Obj
 
 BACKOFF_FIRST_S: Final = 10.0
 BACKOFF_MAX_S: Final = 600.0
 
 
-@attrs.frozen
+@frozen
 class PodBackoff:
     """Failures in a row and when the last one was (epoch seconds)."""
 
@@ -27,14 +26,14 @@ class PodBackoff:
         return wait - (now - self.last)
 
 
-@attrs.frozen
+@frozen
 class CreatePod:
     """Create one pod of the Job."""
 
     pod: Obj
 
 
-@attrs.frozen
+@frozen
 class DeletePod:
     """Delete a pod; ``uncounted`` takes its finalizer off first, so that it is no failure."""
 
@@ -42,21 +41,21 @@ class DeletePod:
     uncounted: bool
 
 
-@attrs.frozen
+@frozen
 class RemoveTrackingFinalizer:
     """Take the finalizer off a pod, which is counted by the status of the same turn."""
 
     pod: Obj
 
 
-@attrs.frozen
+@frozen
 class WriteStatus:
     """Replace the Job's status; pods that could not be made come off ``active`` first."""
 
     status: Obj
 
 
-@attrs.frozen
+@frozen
 class RecordEvent:
     """Record an event about the Job."""
 
@@ -65,7 +64,7 @@ class RecordEvent:
     message: str
 
 
-@attrs.frozen
+@frozen
 class DeleteJob:
     """The Job outlived its ttlSecondsAfterFinished."""
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.jobs import indexes
@@ -36,7 +35,7 @@ _OURS: Final = "kubernetes.io/job-controller"
 _NO_FAILURES: Final = PodBackoff()
 
 
-@attrs.frozen
+@frozen
 class ReconcileResult:
     """Actions in order, the seconds after which to look again, and the back-off to remember."""
 

@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.apimachinery.times import parse_time, rfc3339
 from gpusched.devcluster.controllers import pod_state
 from gpusched.devcluster.controllers.jobs import indexes as job_indexes
@@ -27,7 +28,7 @@ from gpusched.devcluster.controllers.jobs.pods import Obj
 Verdict = Literal["FailJob", "FailIndex", "Ignore", "Count"]
 
 
-@attrs.frozen
+@frozen
 class PodFailureVerdict:
     """The action of the podFailurePolicy for a failed pod, and the message of a Job that fails by it."""
 
@@ -104,7 +105,7 @@ def true_condition(status: Obj, kind: str) -> Obj | None:
     return None
 
 
-@attrs.define
+@define
 class JobSync:
     """One look at one Job: collects what is to be done."""
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver.client.local_client import LocalClient
 from gpusched.devcluster.controllers import pod_state
@@ -23,7 +22,7 @@ _FNV_PRIME: Final = 16777619
 _ESCAPED: Final = {"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 
-@attrs.frozen
+@frozen
 class RevisionPair:
     """The revision that pods are of, the one they are to become, and name clashes so far."""
 

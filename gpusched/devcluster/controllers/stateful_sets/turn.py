@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import define
 from gpusched.devcluster.apimachinery.status import StatusError
 from gpusched.devcluster.apiserver.client.local_client import LocalClient
 from gpusched.devcluster.controllers import pod_state
@@ -33,7 +32,7 @@ CLAIMS: Final = "persistentvolumeclaims"
 _COMPONENT: Final = "statefulset-controller"
 
 
-@attrs.define
+@define
 class StatefulSetTurn:
     """One look at a set.
 

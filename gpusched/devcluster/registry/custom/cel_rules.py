@@ -13,6 +13,7 @@ from typing import Any
 import attrs
 import msgspec
 
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.checker import declared_type
 from gpusched.cel.compilation import FAULTS, compile_expression, error_message
@@ -46,7 +47,7 @@ class RulesRefused(GpuschedError):
         self.errors = errors
 
 
-@attrs.frozen
+@frozen
 class _Rule:
     text: str
     program: _Program
@@ -58,7 +59,7 @@ class _Rule:
     optional_old: bool
 
 
-@attrs.define
+@define
 class _RuleNode:
     """Rules of one value and of those below it; nodes without any are left out."""
 
@@ -159,7 +160,7 @@ def _rule(raw: Doc, node: SchemaNode, path: str, *, errors: list[FieldError]) ->
     )
 
 
-@attrs.frozen
+@frozen
 class _Program:
     """A compiled expression, and the variables it reads."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cel.schema_nodes import SchemaNode
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
 from gpusched.devcluster.apimachinery.status import bad_request
@@ -27,7 +26,7 @@ CLEANUP: Final = "customresourcecleanup.apiextensions.k8s.io"
 """Finalizer that keeps a definition until its objects are gone."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class CustomKind:
     """One version of a custom resource as its definition declares it.
 

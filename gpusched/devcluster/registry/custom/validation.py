@@ -10,8 +10,7 @@ import functools
 import json
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.schema_nodes import Doc, Json, kind_of
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid, rules_skipped
@@ -56,7 +55,7 @@ class SchemaRefused(GpuschedError):
         self.errors = errors
 
 
-@attrs.frozen
+@frozen
 class CustomVersion:
     """A compiled version of a custom kind.
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
-import attrs
-
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.apimachinery.field_errors import (
     FieldError,
     duplicate_structure,
@@ -38,7 +37,7 @@ _NOTHING: Final[tuple[Any, ...]] = (None, "", 0, [])
 """What counts as absent: zero values of Go's types."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Field:
     """One field of a structure.
 
@@ -71,7 +70,7 @@ class Field:
     printed: bool = False
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class Struct:
     """One structure.
 
@@ -84,7 +83,7 @@ class Struct:
     union: tuple[str, ...] = ()
 
 
-@attrs.frozen
+@frozen
 class Write:
     """The write that is judged: by which gates, and whether it is an update."""
 

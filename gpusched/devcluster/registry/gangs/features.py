@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 
 Obj = dict[str, Any]
@@ -46,7 +45,7 @@ RELEASES: Final = tuple(_NEEDS)
 _TEMPLATES: Final = ("jobs.batch", "deployments.apps", "replicasets.apps", "statefulsets.apps")
 
 
-@attrs.frozen
+@frozen
 class GangFeatures:
     """What is served of Kubernetes' own gangs.
 

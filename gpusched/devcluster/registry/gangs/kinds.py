@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.devcluster.registry.gangs.features import COMPOSITE, GangFeatures
 from gpusched.devcluster.registry.gangs.strategies import (
     CompositePodGroupStrategy,
@@ -32,7 +31,7 @@ _VERSIONS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 
-@attrs.frozen
+@frozen
 class GangKind:
     """One kind of gangs in one version; ``has_status`` tells of the status subresource."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cel.checker import type_text
 from gpusched.cel.compilation import FAULTS, compile_expression, error_message
 from gpusched.cel.errors import CelError
@@ -122,7 +121,7 @@ def variable_types(
     return known
 
 
-@attrs.frozen
+@frozen
 class PolicyExpression:
     """A compiled expression; ``fault`` says why it has none."""
 
@@ -253,7 +252,7 @@ TEXT: Final = ("string",)
 NOTE: Final = ("string", "null_type")
 
 
-@attrs.frozen
+@frozen
 class Validation:
     """One thing that must be true, and what is said when it is not."""
 
@@ -263,7 +262,7 @@ class Validation:
     reason: str
 
 
-@attrs.frozen
+@frozen
 class CompiledPolicy:
     """A compiled ValidatingAdmissionPolicy or MutatingAdmissionPolicy.
 

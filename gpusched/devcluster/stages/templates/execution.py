@@ -10,8 +10,7 @@ import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import define
 from gpusched.devcluster.stages.templates import printing
 from gpusched.devcluster.stages.templates.parser import (
     BranchBlock,
@@ -115,7 +114,7 @@ _LAZY: Final = frozenset({"and", "or"})
 LANGUAGE_FUNCTIONS: Final = frozenset(_OWN) | _LAZY
 
 
-@attrs.define
+@define
 class _TemplateRun:
     """One rendering: its output, its variables (innermost last) and its functions."""
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.base.errors import ConfigError
 
 
@@ -18,14 +19,14 @@ class TemplateError(ConfigError):
     """The template cannot be parsed, or cannot be rendered for this object."""
 
 
-@attrs.frozen
+@frozen
 class TemplateLiteral:
     """A constant: text, number, boolean or nil."""
 
     value: object
 
 
-@attrs.frozen
+@frozen
 class FieldPath:
     """Fields under a base: ``.a.b``, ``$x.a``, ``(pipeline).a``; no fields is the base itself."""
 
@@ -33,14 +34,14 @@ class FieldPath:
     fields: tuple[str, ...]
 
 
-@attrs.frozen
+@frozen
 class TemplateVariable:
     """``$name``; ``$`` alone is the object the template was started with."""
 
     name: str
 
 
-@attrs.frozen
+@frozen
 class TemplateCall:
     """A function and its arguments, still to be looked up."""
 
@@ -48,7 +49,7 @@ class TemplateCall:
     arguments: tuple[Operand, ...]
 
 
-@attrs.frozen
+@frozen
 class Pipeline:
     """Commands joined by ``|``; each result is the last argument of the next.
 
@@ -63,14 +64,14 @@ class Pipeline:
 Operand = TemplateLiteral | FieldPath | TemplateVariable | TemplateCall | Pipeline
 
 
-@attrs.frozen
+@frozen
 class TemplateText:
     """Printed as it stands."""
 
     text: str
 
 
-@attrs.frozen
+@frozen
 class BranchBlock:
     """``if``, ``with`` or ``range`` with its body and what stands after ``else``."""
 
@@ -80,7 +81,7 @@ class BranchBlock:
     otherwise: tuple[Node, ...]
 
 
-@attrs.frozen
+@frozen
 class TemplateInclude:
     """An inclusion: ``template "name" pipeline``."""
 
@@ -88,7 +89,7 @@ class TemplateInclude:
     pipeline: Pipeline | None
 
 
-@attrs.frozen
+@frozen
 class LoopJump:
     """A jump in a loop: ``break`` or ``continue``."""
 
@@ -98,7 +99,7 @@ class LoopJump:
 Node = TemplateText | Pipeline | BranchBlock | TemplateInclude | LoopJump
 
 
-@attrs.frozen
+@frozen
 class ParsedTemplate:
     """A template, the named templates it defines, and every function it calls."""
 
@@ -250,7 +251,7 @@ def _names(dotted: str) -> tuple[str, ...]:
     return tuple(name for name in dotted.split(".") if name)
 
 
-@attrs.define
+@define
 class _BlockParser:
     """Walks text and actions, nesting blocks until their ``end``."""
 

@@ -14,9 +14,9 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.io.serve.reviews import AccessRefused, RecentAnswers
 
@@ -34,7 +34,7 @@ ANSWER_S: Final = 60.0
 """An answer that takes longer is none."""
 
 
-@attrs.frozen
+@frozen
 class AnsweringProgram:
     """Which program answers.
 

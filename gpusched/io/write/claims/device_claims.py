@@ -30,6 +30,7 @@ from gpusched.api.serializer.device_claims import (
     claim_settle_patch,
     claim_status_patch,
 )
+from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
 from gpusched.cache.claimable.device_stores import AssumedClaim
 from gpusched.io.write.claims.extended_claims import ExtendedClaims
@@ -39,7 +40,7 @@ from gpusched.session.state.plan import ClaimBind, GangBind, PodBind
 _NOT_FOUND: Final = 404
 
 
-@attrs.frozen(slots=True, order=True)
+@frozen(slots=True, order=True)
 class ClaimUse:
     """A pod or group that a claim is, or was to be, reserved for.
 

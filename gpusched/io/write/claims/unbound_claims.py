@@ -12,12 +12,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.dynamic.claims import ResourceClaim
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.api.serializer.device_claims import claim_release_patch, claim_status_patch
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
@@ -34,7 +33,7 @@ _GO_ON_WITHIN_S: Final = 30.0
 """Seconds within which a gang must be placed again where devices are being made ready for it."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Failed:
     """A claim that could not be written.
 
@@ -47,7 +46,7 @@ class _Failed:
     retry_at: float
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Waiting:
     """Whose devices are to be taken back.
 

@@ -19,6 +19,7 @@ from gpusched.api.meta.identity import UID
 from gpusched.api.serializer import requests
 from gpusched.api.serializer.requests import EventNote
 from gpusched.base import errors, limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import MERGE_PATCH, ApiClient
@@ -36,7 +37,7 @@ EVENT_LINES: Final = ("moves", "warnings", "keys")
 _log = Logger(__name__)
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _ReportedObject:
     """What was told about one object.
 

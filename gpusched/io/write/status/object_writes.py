@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 from urllib.parse import quote
 
-import attrs
-
 from gpusched import API_VERSION
 from gpusched.api.foreign.kinds import VOLCANO
 from gpusched.api.gang.pod_group import PodGroup
@@ -17,6 +15,7 @@ from gpusched.api.queue.decode_limits import format_gpu_seconds
 from gpusched.api.queue.queue import Queue, QueueUsage
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import ConditionUpdate
+from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import StartEstimate
 from gpusched.io.write.status.shard_rows import queue_fields_of_shards, start_estimates
 from gpusched.io.write.status.status_request import (
@@ -99,7 +98,7 @@ def _foreign_queue(
     return merge_request(path, body, version=version, seen=queue.resource_version)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class GroupWrite:
     """The status of a PodGroup."""
 
@@ -149,7 +148,7 @@ class GroupWrite:
         return merge_request(path, body, version=version, seen=group.resource_version)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _ClusterWideWrite:
     """The status of an object that is in no namespace."""
 
@@ -180,7 +179,7 @@ def _without_told_once(
     return {name: value for name, value in fields.items() if name not in once}
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class QueueWrite(_ClusterWideWrite):
     """The status of a Queue."""
 
@@ -229,7 +228,7 @@ class QueueWrite(_ClusterWideWrite):
         return merge_request(path, body, version=version, seen=queue.resource_version)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class TopologyWrite(_ClusterWideWrite):
     """The status of a Topology."""
 
@@ -259,7 +258,7 @@ class TopologyWrite(_ClusterWideWrite):
         return merge_request(path, body, version=version, seen=topology.resource_version)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ReservationWrite(_ClusterWideWrite):
     """The status of a Reservation."""
 

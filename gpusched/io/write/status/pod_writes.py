@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.identity import UID
 from gpusched.api.pod.pod import GANG_WHOLE, Pod
 from gpusched.api.serializer import patches, requests
 from gpusched.api.serializer.requests import clip_text
+from gpusched.base.classes import frozen
 from gpusched.io.client.api_client import STRATEGIC_MERGE_PATCH
 from gpusched.io.write.bind_calls import pod_path
 from gpusched.io.write.status.status_request import StatusRequest, WrittenStatus
@@ -23,7 +22,7 @@ NODES_LACK: Final = frozenset(
 """Reasons that more nodes could end: such pods are ``Unschedulable``, others never are."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PodWrite:
     """Why a pod waits, on the pod itself, for kubectl and for autoscalers."""
 
@@ -82,7 +81,7 @@ class PodWrite:
         return StatusRequest(path, STRATEGIC_MERGE_PATCH, body, pod.resource_version)
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class MemberWrite:
     """Whether the gang of a bound pod lacks members, and since when, on the pod itself.
 

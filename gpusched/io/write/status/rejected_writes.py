@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Final
 from urllib.parse import quote
 
-import attrs
 import msgspec
 
 from gpusched import API_VERSION
@@ -16,6 +15,7 @@ from gpusched.api.meta.identity import UID, GangKey, Rejected
 from gpusched.api.pod.pod import PodPhase
 from gpusched.api.serializer import foreign_status, requests
 from gpusched.api.serializer.requests import clip_text
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS
 from gpusched.io.client.api_client import STRATEGIC_MERGE_PATCH
 from gpusched.io.write.bind_calls import pod_path
@@ -47,7 +47,7 @@ _INVALID_RESERVATION: Final[dict[str, object]] = {
 """What its status says beside the condition: it keeps nothing."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class RejectedWrite:
     """That an object of ours or a native group cannot be believed, on the object itself."""
 
@@ -113,7 +113,7 @@ class RejectedWrite:
         return f"/apis/{API_VERSION}/{path}/{name}/status"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class RejectedPodWrite:
     """Why a pod that cannot be believed waits, on the pod itself."""
 

@@ -12,10 +12,9 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.identity import UID
 from gpusched.base import errors, limits
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.config.model import LimitsConfig, default_limits
 from gpusched.io.client.api_client import ApiClient
@@ -37,7 +36,7 @@ _DENIED_RETRY_S: Final = limits.BACKOFF_MAX_S
 _log = Logger(__name__)
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _StatusEntry:
     """What we know of the writing of one object.
 

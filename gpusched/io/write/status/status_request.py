@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.identity import ResourceVersion
 from gpusched.api.serializer.requests import ConditionUpdate
+from gpusched.base.classes import frozen
 from gpusched.io.client.api_client import MERGE_PATCH
 from gpusched.session.state.plan import PendingReason
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class StatusRequest:
     """A PATCH of one object's status.
 
@@ -27,7 +27,7 @@ class StatusRequest:
     seen: ResourceVersion
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class WrittenStatus:
     """Our own last write, until the watch shows a newer version than ``seen``.
 

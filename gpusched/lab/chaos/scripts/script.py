@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import yaml
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 
 Obj = dict[str, Any]
@@ -41,7 +41,7 @@ VERBS: Final = frozenset(
 )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScriptStep:
     """One thing that happens.
 
@@ -63,7 +63,7 @@ class ScriptStep:
         return _flow(self.plain())
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChaosScript:
     """One run.
 

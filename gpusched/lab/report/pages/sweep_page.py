@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.lab.report.pages.document import html_document
 from gpusched.lab.report.plots.scatter import ScatterAxis, ScatterDot, scatter_plot
 from gpusched.lab.report.plots.svg import escape_html, html_table, plot_figure
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SettingsSection:
     """The settings on one input.
 

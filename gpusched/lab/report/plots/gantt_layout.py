@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import LifeEnd, NodeLife, PodLife, RunRecord
 from gpusched.lab.report.plots.svg import TimeAxis
 from gpusched.lab.report.statistics.series import Unit
@@ -22,7 +23,7 @@ SHADES: Final = 4
 """Of one colour, so that neighbouring jobs of a queue are told apart."""
 
 
-@attrs.frozen
+@frozen
 class GanttBar:
     """A rectangle: coordinates, index of the job, shade, and whether it ended in an eviction."""
 
@@ -35,7 +36,7 @@ class GanttBar:
     evicted: bool
 
 
-@attrs.frozen
+@frozen
 class GanttNodeRows:
     """Rows of one node, first and how many."""
 
@@ -44,7 +45,7 @@ class GanttNodeRows:
     count: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GanttChart:
     """The picture as rectangles.
 
@@ -62,7 +63,7 @@ class GanttChart:
     kept: tuple[tuple[int, int, int, int], ...] = ()
 
 
-@attrs.frozen
+@frozen
 class _PodSegment:
     """A pod's part of one row, before rectangles are joined: twelfths of the row and coordinates."""
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.lab.report.plots.svg import TALL, LegendEntry, Plot, escape_html, nice_ticks
 
 WIDE: Final = 10_000
@@ -15,7 +14,7 @@ _NUMBERED_MAX: Final = 60
 """Dots that carry their number; more of them would cover each other."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScatterDot:
     """One configuration.
 
@@ -34,7 +33,7 @@ class ScatterDot:
     first: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScatterAxis:
     """A statistic along an axis.
 

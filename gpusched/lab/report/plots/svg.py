@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 TALL: Final = 1000
 """Coordinates from the bottom of a plot to its top."""
@@ -66,7 +66,7 @@ def percent_text(share: float) -> str:
     return f"{number_text(100 * share)} %"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimeAxis:
     """Simulated time along the bottom of every plot of a page.
 
@@ -123,7 +123,7 @@ def nice_ticks(top: float, about: int = 4) -> list[float]:
     return ticks
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LegendEntry:
     """One entry of a legend.
 
@@ -153,7 +153,7 @@ def legend_html(keys: Sequence[LegendEntry]) -> str:
     return f'<ul class="legend">{"".join(parts)}</ul>'
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Plot:
     """One plot, ready for a page.
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import JobLife, RunRecord
 from gpusched.lab.report.plots.svg import (
     TALL,
@@ -30,7 +29,7 @@ POINTS_MAX: Final = 400
 ROW: Final = 100
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WaitSummary:
     """Waits of one class, or of one configuration; numbers are as ``statistics`` defines them.
 
@@ -77,7 +76,7 @@ def waits_by_class(record: RunRecord) -> list[WaitSummary]:
     return [wait_summary(name or "(no class)", record, found[name]) for name in sorted(found)]
 
 
-@attrs.frozen
+@frozen
 class WaitScale:
     """From seconds to a share of the width, with its ticks."""
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.comparison import STATISTICS
 from gpusched.lab.report.statistics.named import (
@@ -21,7 +20,7 @@ from gpusched.lab.report.statistics.named import (
 _OF: Final = re.compile(r"\s*(?P<name>.+?)(?:\s+of\s+(?P<key>\w+)\s+(?P<value>\S.*?))?\s*")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class AskedStatistic:
     """A statistic of all jobs, or of those of one queue, class, kind or name.
 

@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.job_values import job_values
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 from gpusched.lab.report.statistics.series import Unit
 
 
-@attrs.frozen
+@frozen
 class NamedStatistic:
     """A statistic with what people call it; ``better`` is -1 where less is better, 1 where more is."""
 
@@ -46,7 +45,7 @@ STATISTICS: Final = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ComparedValue:
     """One statistic of one run.
 
@@ -62,7 +61,7 @@ class ComparedValue:
     best: bool = False
 
 
-@attrs.frozen
+@frozen
 class ComparedRow:
     """One statistic of all runs, in their order."""
 
@@ -119,7 +118,7 @@ def difference_text(figure: StatisticValue, first: StatisticValue) -> str:
     return f"{shown} ({sign}{100 * abs(by / first.value):.1f} %)"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ChangedJob:
     """A job that is in at least two runs; waits in seconds, None where a run does not have it."""
 

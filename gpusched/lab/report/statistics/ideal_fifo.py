@@ -17,10 +17,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 import numpy.typing as npt
 
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import JobLife, LifeEnd, PodLife, RunRecord
 from gpusched.lab.report.statistics.over_time import pods_needed, pods_of
 
@@ -32,7 +32,7 @@ _ROUNDING_S: Final = 1e-6
 """Moments that are whole seconds stay so when an epoch is added to them."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IdealGang:
     """One job of the bound.
 
@@ -47,7 +47,7 @@ class IdealGang:
     pods: tuple[tuple[tuple[int, int, int], float], ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IdealJob:
     """When the ideal scheduler starts a job, and when its last pod ends."""
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import (
     EvictionRecord,
     JobLife,
@@ -47,7 +48,7 @@ OF: Final = ("queue", "class", "job", "kind")
 """By what jobs can be chosen."""
 
 
-@attrs.frozen
+@frozen
 class StatisticValue:
     """A number with its unit; ``str`` is how people write it: ``72.0 s``, ``98.7 %``.
 

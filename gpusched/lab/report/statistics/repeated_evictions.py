@@ -9,8 +9,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.limits import EVICTION_WINDOW_S
 from gpusched.engine.run_record import EvictionRecord, LifeEnd, PodLife, RunRecord
 from gpusched.session.state.decided.eviction_chains import EvictionEdge, EvictionGraph
@@ -21,7 +20,7 @@ _CLAIMANT: Final = re.compile(r"\bfor ([a-z0-9-]+/[a-z0-9][a-z0-9.-]*)")
 _THOUSAND: Final = 1000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GangEviction:
     """One time that a job was left without its minimum.
 

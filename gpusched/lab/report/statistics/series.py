@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal, TypeAlias
 
-import attrs
 import numpy as np
 
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import JobLife, PodLife, RunRecord
 from gpusched.lab.report.statistics.over_time import (
     offered_amounts,
@@ -29,7 +29,7 @@ RESOURCE: Final[Mapping[Unit, str]] = {"GPUs": "gpus", "cores": "cpu"}
 """What ``over_time`` calls the unit."""
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class AlignedSeries:
     """Series over the same moments.
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-import attrs
 import numpy as np
 import numpy.typing as npt
+
+from gpusched.base.classes import frozen
 
 Floats = npt.NDArray[np.float64]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class StepFunction:
     """A step function from 0 to ``until``; it is 0 before its first time.
 

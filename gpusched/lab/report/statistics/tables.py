@@ -6,8 +6,7 @@ import html
 from collections.abc import Mapping, Sequence
 from typing import Final, Protocol
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.named import StatisticValue, statistic
 
@@ -50,7 +49,7 @@ class TableText(Protocol):
         """Lines of the table in their order."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TableCell:
     """One cell.
 
@@ -63,7 +62,7 @@ class TableCell:
     figure: StatisticValue | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FilledTable:
     """A table with its figures: every row has a name first and as many cells as there are heads."""
 

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.base.limits import SCENARIO_COUNT_MAX
 from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
 from gpusched.lab.scenario.expansion import act_messages
@@ -115,7 +116,7 @@ STAGE: Final = "Stage"
 """A kind whose templates are its own."""
 
 
-@attrs.frozen
+@frozen
 class TimelineMoment:
     """One thing that is done.
 

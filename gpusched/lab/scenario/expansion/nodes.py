@@ -8,6 +8,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.stages.node_pools import DEVICES_ANNOTATION, devices_text
 from gpusched.lab.scenario.expansion.templates import compile_value, is_template
 from gpusched.lab.scenario.model.scenario import Obj
@@ -19,7 +20,7 @@ AMOUNTS: Final = ("deserved", "capability")
 """Fields of a Queue in which a bare number is GPUs; ``guarantee`` is another, with ``resource``."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NodesSpec:
     """Nodes that are alike; ``per_*`` is how many share a domain, 0 for no such label.
 
@@ -45,7 +46,7 @@ class NodesSpec:
     devices: tuple[dict[str, Any], ...] = ()
 
 
-@attrs.define
+@define
 class UsedDomains:
     """Which racks, blocks and zones there are already: further nodes get others."""
 

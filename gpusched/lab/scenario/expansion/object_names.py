@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.devcluster.registry.kinds import discovery_data
 from gpusched.lab.scenario.model.scenario import (
     CLASS_LABEL,
@@ -62,7 +63,7 @@ def built_in_kinds() -> frozenset[str]:
     return frozenset(each["responseKind"]["kind"] for each in resources) | frozenset(_OURS)
 
 
-@attrs.frozen
+@frozen
 class NameReference:
     """A name that an object mentions: of a ``queue``, a ``priority`` or a ``level``."""
 
@@ -70,7 +71,7 @@ class NameReference:
     name: str
 
 
-@attrs.define
+@define
 class ObjectNames:
     """What is made, from the beginning or later.
 
@@ -225,7 +226,7 @@ def _of_group(spec: Mapping[str, Any]) -> Iterator[NameReference]:
                 yield NameReference("level", str(level))
 
 
-@attrs.define
+@define
 class Deletions:
     """What was deleted up to now, so that its name is free again."""
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import define
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import SCENARIO_COUNT_MAX, SCENARIO_MOMENTS_MAX
 from gpusched.config.yaml_tree import did_you_mean, quoted
@@ -282,7 +283,7 @@ def _check_spans(scenario: Scenario, refuse: Refuse) -> None:
 
 
 # -- names -------------------------------------------------------------------------------------
-@attrs.define
+@define
 class _CreationCheck:
     """Goes through everything that is made, in order of time, then looks names up."""
 

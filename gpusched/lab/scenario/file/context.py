@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import attrs
 
+from gpusched.base.classes import define
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import JSON_DEPTH_MAX, SCENARIO_FILE_BYTES_MAX
 from gpusched.config.yaml_parser import parse_yaml_documents, read_file
@@ -16,7 +17,7 @@ from gpusched.lab.scenario.model.scenario import SourceLocation
 SUFFIXES: Final = frozenset({".yaml", ".yml"})
 
 
-@attrs.define
+@define
 class ReadContext:
     """One scenario on its way in.
 

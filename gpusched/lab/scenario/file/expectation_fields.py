@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.config.values import BadValueError
 from gpusched.config.yaml_tree import (
     ConfigProblems,
@@ -179,7 +178,7 @@ EVENT: Final = MappingType(
 FORMS: Final = {"job": JOB, "object": OBJECT, "count": COUNT, "stat": STAT, "event": EVENT}
 
 
-@attrs.frozen
+@frozen
 class ExpectationForm:
     """What one expectation says: the key that tells its form, and the rest."""
 
@@ -187,7 +186,7 @@ class ExpectationForm:
     found: MappingValues
 
 
-@attrs.frozen
+@frozen
 class ExpectationFormType:
     """A mapping whose fields hang by which of some keys it has; read as ``Form``."""
 

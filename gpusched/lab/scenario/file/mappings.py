@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.limits import SCENARIO_COUNT_MAX
 from gpusched.config.values import BadValueError
 from gpusched.config.yaml_tree import (
@@ -27,7 +26,7 @@ _LABEL_KEY: Final = re.compile(
 )
 
 
-@attrs.frozen
+@frozen
 class ListType:
     """A list; read as a tuple, without the items that are wrong (which are told)."""
 
@@ -62,7 +61,7 @@ class ListType:
         }
 
 
-@attrs.frozen
+@frozen
 class MapType:
     """A mapping of any keys to values of one shape, such as labels."""
 
@@ -91,7 +90,7 @@ class MapType:
         return {"type": "object", "additionalProperties": self.value.schema(), **names}
 
 
-@attrs.frozen
+@frozen
 class UnionType:
     """Different shapes for different kinds of YAML values.
 
@@ -116,7 +115,7 @@ class UnionType:
         return {"anyOf": [shape.schema() for _, shape in self.cases]}
 
 
-@attrs.frozen
+@frozen
 class ConvertedType:
     """A shape whose value is made into another one; ``make`` may raise BadValueError."""
 
@@ -133,7 +132,7 @@ class ConvertedType:
 
 
 # -- mappings with known keys ------------------------------------------------------------------
-@attrs.frozen
+@frozen
 class MappingField:
     """One key of a mapping; ``doc`` is for editors."""
 
@@ -143,7 +142,7 @@ class MappingField:
     required: bool = False
 
 
-@attrs.frozen
+@frozen
 class MappingValues:
     """What a mapping says.
 
@@ -169,7 +168,7 @@ class MappingValues:
         return key in self.entries
 
 
-@attrs.frozen
+@frozen
 class MappingType:
     """A mapping with known keys; read as ``Found``.
 
@@ -265,7 +264,7 @@ _CHOICES_MAX: Final = 1000
 _WEIGHTS: Final = ListType(NumberType(0, 1e9), 1, _CHOICES_MAX)
 
 
-@attrs.frozen
+@frozen
 class DrawableType:
     """A value, or a mapping that says how it is drawn.
 

@@ -9,10 +9,9 @@ from __future__ import annotations
 import re
 from typing import Any, Final, Protocol, TypeAlias
 
-import attrs
-
 from gpusched.api.meta.duration import NANOSECONDS
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
+from gpusched.base.classes import frozen
 from gpusched.base.limits import SCENARIO_COUNT_MAX, SCENARIO_LIMIT_MAX_S, TEXT_MAX
 from gpusched.config.values import BadValueError, nanoseconds, whole_number
 from gpusched.config.yaml_tree import (
@@ -46,7 +45,7 @@ class ValueType(Protocol):
         """The same in JSON Schema."""
 
 
-@attrs.frozen
+@frozen
 class TextType:
     """A text; ``what`` names a special kind of it."""
 
@@ -73,7 +72,7 @@ class TextType:
         return found
 
 
-@attrs.frozen
+@frozen
 class NumberTextType(TextType):
     """A text of digits that may stand there as a number, without quotes."""
 
@@ -88,7 +87,7 @@ class NumberTextType(TextType):
         return {"anyOf": [super().schema(), {"type": "number"}]}
 
 
-@attrs.frozen
+@frozen
 class RegexType:
     """A regular expression, as text."""
 
@@ -108,7 +107,7 @@ class RegexType:
         return {**TextType().schema(), "format": "regex"}
 
 
-@attrs.frozen
+@frozen
 class IntegerType:
     """A whole number within bounds."""
 
@@ -124,7 +123,7 @@ class IntegerType:
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
 
-@attrs.frozen
+@frozen
 class NumberType:
     """A number, whole or not."""
 
@@ -147,7 +146,7 @@ class NumberType:
         return {"type": "number", "minimum": self.low, "maximum": self.high}
 
 
-@attrs.frozen
+@frozen
 class BooleanType:
     """The value ``true`` or ``false``."""
 
@@ -164,7 +163,7 @@ class BooleanType:
         return {"type": "boolean"}
 
 
-@attrs.frozen
+@frozen
 class DurationType:
     """A duration as Go writes it; read in seconds."""
 
@@ -187,7 +186,7 @@ class DurationType:
         }  # fmt: skip
 
 
-@attrs.frozen
+@frozen
 class QuantityType:
     """A Kubernetes quantity, kept as it was written."""
 
@@ -212,7 +211,7 @@ class QuantityType:
         return {"anyOf": [{"type": "string", "pattern": number}, {"type": "number", "minimum": 0}]}
 
 
-@attrs.frozen
+@frozen
 class EnumType:
     """One of some words."""
 
@@ -234,7 +233,7 @@ class EnumType:
         return {"enum": list(self.words)}
 
 
-@attrs.frozen
+@frozen
 class AnyType:
     """Any value; read as the node itself, for a reader that knows its type."""
 

@@ -19,8 +19,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import define, frozen
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.scenario.judge.object_index import (
@@ -52,7 +51,7 @@ STATISTICS_LOOKS: Final = 60
 Supply = Callable[[], RunRecord]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExpectationVerdict:
     """What became of an expectation.
 
@@ -67,7 +66,7 @@ class ExpectationVerdict:
     seen: str
 
 
-@attrs.define
+@define
 class _OpenExpectation:
     """An expectation that is not decided yet.
 

@@ -14,6 +14,7 @@ import attrs
 
 from gpusched.api.pod.gang_annotations import GROUP_LABEL
 from gpusched.api.serializer.requests import REASON
+from gpusched.base.classes import define
 from gpusched.lab.scenario.model.scenario import Target
 from gpusched.lab.scenario.target_cluster.interface import ObjectChange
 
@@ -41,7 +42,7 @@ def name_matches(text: str, name: str) -> bool:
     return text == name or (is_pattern(text) and name_pattern(text).fullmatch(name) is not None)
 
 
-@attrs.define
+@define
 class WorkloadObjects:
     """The objects of one name that make a workload together, with its pods.
 

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.scenario.judge import workload_state as workload
@@ -95,7 +94,7 @@ Obj = Mapping[str, Any]
 _NAMED: Final = 3
 
 
-@attrs.frozen
+@frozen
 class Observation:
     """Whether it is so, and what was seen."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.pod.gang_annotations import GROUP_LABEL
+from gpusched.base.classes import frozen
 from gpusched.lab.scenario.judge.object_index import (
     WorkloadObjects,
     event_message,
@@ -32,7 +31,7 @@ _MIN_MEMBER: Final = "gpusched.io/min-member"
 _WAITS: Final = "FailedScheduling"
 
 
-@attrs.frozen
+@frozen
 class WaitExplanation:
     """What is said about a workload that waits: reason of the contract, and sentence."""
 

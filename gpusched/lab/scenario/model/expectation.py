@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 import attrs
 
+from gpusched.base.classes import frozen
 
-@attrs.frozen
+
+@frozen
 class SourceLocation:
     """Where something is written; ``str`` is ``FILE:LINE``."""
 
@@ -23,7 +25,7 @@ class SourceLocation:
         return f"{self.file}:{self.line}"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Target:
     """Objects that an act or an expectation speaks of.
 
@@ -57,7 +59,7 @@ class Comparator(StrEnum):
     MATCHES = "matches"
 
 
-@attrs.frozen
+@frozen
 class Comparison:
     """``value`` is a number (seconds, shares, pieces) or a text; MATCHES takes a regular expression."""
 
@@ -65,7 +67,7 @@ class Comparison:
     value: float | str | bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Span:
     """When an expectation must hold.
 
@@ -79,7 +81,7 @@ class Span:
     until_s: float = 0.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobIs:
     """A workload is in a state.
 
@@ -107,7 +109,7 @@ class JobIs:
     evicted: Comparison | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ObjectIs:
     """An object is there, or has something in it.
 
@@ -128,7 +130,7 @@ class ObjectIs:
     says: str = ""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Count:
     """A number of objects.
 
@@ -141,7 +143,7 @@ class Count:
     where: Mapping[str, str] = attrs.Factory(dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Statistic:
     """A number over the run so far, such as ``p95(wait)`` or ``evictions``; see ``statistics``.
 
@@ -155,7 +157,7 @@ class Statistic:
     of: Mapping[str, str] = attrs.Factory(dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EventSeen:
     """An Event was recorded; ``says`` is a regular expression."""
 
@@ -168,7 +170,7 @@ class EventSeen:
 Subject: TypeAlias = JobIs | ObjectIs | Count | Statistic | EventSeen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Expectation:
     """One thing that must be so.
 
@@ -185,7 +187,7 @@ class Expectation:
 
 
 # -- tables ------------------------------------------------------------------------------------
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PrintedRow:
     """One line of a table: numbers that others published, or statistics of this run.
 
@@ -202,7 +204,7 @@ class PrintedRow:
     of: Mapping[str, str] = attrs.Factory(dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PrintedTable:
     """Printed after the verdicts and in the report."""
 

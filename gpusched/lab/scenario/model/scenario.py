@@ -10,8 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.config.model import DEFAULT, Config
 from gpusched.devcluster.registry.gangs.features import OFF, GangFeatures
 from gpusched.lab.scenario.model.expectation import (
@@ -79,7 +78,7 @@ LIMIT_S: Final = 3600.0
 """Simulated seconds after which a scenario counts as one that never ends, unless it says more."""
 
 
-@attrs.frozen
+@frozen
 class Manifest:
     """One object to be created, with the place it was written at.
 
@@ -104,7 +103,7 @@ class ArrivalProcess(StrEnum):
     UNIFORM = "uniform"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EntryTimes:
     """The moments of one entry.
 
@@ -127,21 +126,21 @@ class EntryTimes:
 
 
 # -- what --------------------------------------------------------------------------------------
-@attrs.frozen
+@frozen
 class ApplyAct:
     """Create or change objects, as ``kubectl apply --server-side`` does."""
 
     manifests: tuple[Manifest, ...]
 
 
-@attrs.frozen
+@frozen
 class SubmitAct:
     """Create a workload in short; ``moments`` draws it anew for each repeat and makes an Apply."""
 
     work: WorkloadSpec
 
 
-@attrs.frozen
+@frozen
 class DeleteAct:
     """Delete objects.
 
@@ -153,7 +152,7 @@ class DeleteAct:
     grace_s: int | None = None
 
 
-@attrs.frozen
+@frozen
 class PatchAct:
     """Merge a patch into objects; ``status`` patches that subresource."""
 
@@ -162,7 +161,7 @@ class PatchAct:
     status: bool = False
 
 
-@attrs.frozen
+@frozen
 class ScaleAct:
     """Set ``spec.replicas``, of Jobs ``spec.parallelism`` (and completions, where they were equal)."""
 
@@ -170,7 +169,7 @@ class ScaleAct:
     replicas: int
 
 
-@attrs.frozen
+@frozen
 class CordonAct:
     """Let no new pods come to nodes; ``on`` False lifts it."""
 
@@ -178,7 +177,7 @@ class CordonAct:
     on: bool = True
 
 
-@attrs.frozen
+@frozen
 class DrainAct:
     """Cordon nodes and evict their pods through the Eviction API until none is left.
 
@@ -188,7 +187,7 @@ class DrainAct:
     target: Target
 
 
-@attrs.frozen
+@frozen
 class FailNodeAct:
     """Nodes fail.
 
@@ -204,14 +203,14 @@ class FailNodeAct:
     gpus: int = 0
 
 
-@attrs.frozen
+@frozen
 class EvictAct:
     """Evict pods through the Eviction API, once each."""
 
     target: Target
 
 
-@attrs.frozen
+@frozen
 class FaultAct:
     """A fault rule of the API server for a while; only the embedded cluster can play it.
 
@@ -224,7 +223,7 @@ class FaultAct:
     for_s: float | None = None
 
 
-@attrs.frozen
+@frozen
 class RestartAct:
     """Something of the control plane goes away; only the embedded cluster can play it.
 
@@ -253,7 +252,7 @@ Act: TypeAlias = (
 )
 
 
-@attrs.frozen
+@frozen
 class TimelineEntry:
     """One line of the timeline.
 
@@ -269,7 +268,7 @@ class TimelineEntry:
     unchecked: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Scenario:
     """One scenario, checked.
 

@@ -10,11 +10,13 @@ from typing import Any, Final, TypeAlias, TypeVar, cast
 
 import attrs
 
+from gpusched.base.classes import frozen
+
 T = TypeVar("T")
 _Z95: Final = NormalDist().inv_cdf(0.95)
 
 
-@attrs.frozen
+@frozen
 class UniformDraw:
     """``{from: LOW, to: HIGH}``: every value between them is as likely.
 
@@ -33,7 +35,7 @@ class UniformDraw:
         return chance.uniform(self.low, self.high)
 
 
-@attrs.frozen
+@frozen
 class ChoiceDraw:
     """``{choice: [...], weights: [...]}``."""
 
@@ -45,7 +47,7 @@ class ChoiceDraw:
         return chance.choices(self.values, self.weights)[0]
 
 
-@attrs.frozen
+@frozen
 class LogNormalDraw:
     """``{median: M, p95: P}``: the logarithm is normal, so that a few are very long."""
 
@@ -63,7 +65,7 @@ Drawn: TypeAlias = T | Draw
 """A value, or how to draw one."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WorkloadTopology:
     """Topology that pods want: names of levels or labels, empty for none; seconds."""
 
@@ -78,7 +80,7 @@ class WorkloadTopology:
 _NO_WISH: Final = WorkloadTopology()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GpuRequest:
     """What each pod asks for beside CPU and memory.
 
@@ -95,7 +97,7 @@ class GpuRequest:
     resources: Mapping[str, str] = attrs.Factory(dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SubGroupSpec:
     """A sub-group in a tree: one of roles, or one that holds others.
 
@@ -111,7 +113,7 @@ class SubGroupSpec:
     topology: WorkloadTopology = _NO_WISH
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PodRole:
     """Some of the pods of a PodGroup that are alike.
 
@@ -131,7 +133,7 @@ class PodRole:
     topology: WorkloadTopology = _NO_WISH
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WorkloadSpec:
     """A workload in short form, as docs/scenarios.md has it; times are seconds, None where not given.
 

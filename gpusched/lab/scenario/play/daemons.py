@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 import attrs
 
 from gpusched.app import App, AppOptions
+from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 from gpusched.io.history.told_starts import ComparedStart
@@ -20,7 +21,7 @@ _LOOK_S: Final = 0.1
 _OF: Final[ContextVar[_DaemonTask | None]] = ContextVar("process", default=None)
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _DaemonTask:
     """One daemon with everything that it began.
 

@@ -21,6 +21,7 @@ import attrs
 
 from gpusched.api.devices.gpu_share import shared_resource
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import define
 from gpusched.engine.run_record import BrokenInvariant
 from gpusched.lab.scenario.recorder import object_fields
 from gpusched.lab.scenario.recorder.object_fields import Obj
@@ -43,7 +44,7 @@ _ROOT: Final = "root"
 _WHOLE: Final = 1000
 
 
-@attrs.define(slots=True)
+@define(slots=True)
 class _NodeUse:
     """What a node offers, what it offered before that, since when, and what is taken."""
 
@@ -62,7 +63,7 @@ class _NodeUse:
         return have
 
 
-@attrs.define(slots=True)
+@define(slots=True)
 class _QueueUse:
     """Limits of a queue in thousandths, since when, and what is held in it and below."""
 

@@ -12,6 +12,7 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.app import AppOptions
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock, SystemClock
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.transport import Open, over_http
@@ -53,7 +54,7 @@ def play_real(
     return asyncio.run(play_on(scenario, options, tell=tell, note=note))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RealOptions:
     """Which cluster, and how it is spoken to.
 

@@ -14,6 +14,7 @@ from typing import Final
 import attrs
 
 from gpusched.app import AppOptions
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, ConfigError
 from gpusched.devcluster.cluster import DevCluster
@@ -46,7 +47,7 @@ _RANKS: Final = {"Namespace": 0, "CustomResourceDefinition": 1, "PriorityClass":
 _LAST: Final = 6
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlaySite:
     """Where a scenario is played.
 
@@ -67,7 +68,7 @@ class PlaySite:
     made: Callable[[Daemons], None] = lambda _daemons: None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class RunProgress:
     """Where a run stands.
 
@@ -81,7 +82,7 @@ class RunProgress:
     horizon: float
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScenarioRun:
     """What came of a scenario.
 

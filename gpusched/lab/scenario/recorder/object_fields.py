@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, TypeAlias
 
-import attrs
-
 from gpusched.api.devices.slots import parse_slots, slot_numbers
 from gpusched.api.meta.gpu_resources import SLICES_OF_A_GPU, gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
+from gpusched.base.classes import frozen
 from gpusched.testing.invariants import pod_requests
 
 Obj: TypeAlias = Mapping[str, Any]
@@ -31,7 +30,7 @@ _MEBI: Final = 2**20
 _FINITE: Final = ("gpusched.io/run-for", "gpusched.io/fail-after")
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class PodGpuRequest:
     """What a pod takes.
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.base.classes import define
 from gpusched.engine.run_record import (
     JobLife,
     LifeEnd,
@@ -25,7 +26,7 @@ _STARTS_WITH: Final = {"preempted for": "Preempted", "reclaimed for": "Reclaimed
 _OTHERWISE: Final = "Stopped"
 
 
-@attrs.define(slots=True, eq=False, kw_only=True)
+@define(slots=True, eq=False, kw_only=True)
 class OpenWorkload(OpenJobLife):
     """A workload.
 
@@ -77,7 +78,7 @@ class OpenWorkload(OpenJobLife):
         )
 
 
-@attrs.define(slots=True, eq=False, kw_only=True)
+@define(slots=True, eq=False, kw_only=True)
 class OpenPod:
     """A pod.
 
@@ -146,7 +147,7 @@ class OpenPod:
         )
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class OpenNode:
     """A node. ``now`` is what it offers since ``since``; None when it is gone."""
 
@@ -181,7 +182,7 @@ def _span(since: float, until: float, what: tuple[int, int, int, bool]) -> NodeS
     return NodeSpan(since=since, until=until, gpus=gpus, cpu=cpu, memory=memory, usable=usable)
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class OpenQueue:
     """A queue whose life is being recorded."""
 

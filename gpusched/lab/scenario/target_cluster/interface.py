@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import GpuschedError
 
@@ -20,7 +19,7 @@ class WriteRefused(GpuschedError):
     """The API server did not take a write; the sentence is the server's, with the object's name."""
 
 
-@attrs.frozen
+@frozen
 class ObjectChange:
     """One object came, changed or went.
 

@@ -6,8 +6,7 @@ import json
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.io.client.responses import ApiResponse
 from gpusched.lab.scenario.target_cluster.interface import WriteRefused
 
@@ -15,7 +14,7 @@ _OWN_GROUP: Final = "scheduling.gpusched.io"
 Get = Callable[[str], Awaitable[ApiResponse]]
 
 
-@attrs.frozen
+@frozen
 class DiscoveredKind:
     """One kind.
 

@@ -7,9 +7,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final
 
-import attrs
-
 from gpusched.base import installed_files
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.config.model import Config
 from gpusched.devcluster.controllers.bootstrap.initial_objects import read_documents
@@ -51,7 +50,7 @@ KWOK: Final = (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PreparedCluster:
     """What was found.
 

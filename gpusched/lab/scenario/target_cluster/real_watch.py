@@ -7,8 +7,7 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock
 from gpusched.base.errors import UndecodableObject
 from gpusched.io.client.api_client import ApiClient
@@ -22,14 +21,14 @@ Heed: TypeAlias = Callable[[str, Obj, bool], None]
 """Given the kind, the object and whether it went."""
 
 
-@attrs.frozen
+@frozen
 class _ListPage:
     items: tuple[Obj, ...]
     resource_version: str
     continue_token: str
 
 
-@attrs.frozen
+@frozen
 class _WatchEvent:
     type: str
     item: Obj | None
@@ -38,7 +37,7 @@ class _WatchEvent:
     message: str = ""
 
 
-@attrs.frozen
+@frozen
 class _ObjectDecoder:
     """Bytes to objects as they are."""
 

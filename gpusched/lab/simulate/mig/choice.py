@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import attrs
 from ortools.sat.python import cp_model
 
+from gpusched.base.classes import frozen
 from gpusched.lab.simulate.mig.demand import MigDemand, MigGang, MigNode
 from gpusched.lab.simulate.mig.layouts import MigLayout, size_of
 
 _DETERMINISTIC_S: Final = 20.0
 
 
-@attrs.frozen
+@frozen
 class NodeLayout:
     """What a node is to be partitioned into."""
 
@@ -23,7 +23,7 @@ class NodeLayout:
     provides: Mapping[str, int]
 
 
-@attrs.frozen
+@frozen
 class LayoutChoice:
     """Layouts for nodes, and what they do.
 

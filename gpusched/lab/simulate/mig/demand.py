@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import GpuResource
 from gpusched.api.meta.quantity import parse_billionths
+from gpusched.base.classes import frozen
 from gpusched.engine.objects import Obj
 from gpusched.lab.simulate.mig.layouts import WHOLE, MigLayout, layouts_for, product_of
 
@@ -24,7 +23,7 @@ _OVER: Final = ("Succeeded", "Failed")
 _BILLION: Final = 10**9
 
 
-@attrs.frozen
+@frozen
 class MigNode:
     """A node whose GPUs can be partitioned.
 
@@ -45,7 +44,7 @@ class MigNode:
     keeps: str = ""
 
 
-@attrs.frozen
+@frozen
 class MigGang:
     """Pods that wait to start together.
 
@@ -60,7 +59,7 @@ class MigGang:
     largest: Mapping[str, int]
 
 
-@attrs.frozen
+@frozen
 class MigDemand:
     """Nodes, and what is asked of them.
 

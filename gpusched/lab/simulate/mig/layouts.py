@@ -16,6 +16,7 @@ from typing import Any, Final
 import attrs
 import yaml
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 
 SEVENTHS: Final = 7
@@ -28,7 +29,7 @@ _CONFIGS_MAX: Final = 200
 _BYTES_MAX: Final = 1 << 20
 
 
-@attrs.frozen
+@frozen
 class MigLayout:
     """A configuration of the MIG manager.
 
@@ -55,7 +56,7 @@ class MigLayout:
         return found
 
 
-@attrs.frozen
+@frozen
 class MigProduct:
     """GPUs that are partitioned alike.
 

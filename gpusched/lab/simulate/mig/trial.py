@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import GpuResource
+from gpusched.base.classes import frozen
 from gpusched.config.model import Config
 from gpusched.engine.from_snapshot import SimulationStart
 from gpusched.engine.objects import Obj
@@ -18,7 +17,7 @@ from gpusched.lab.simulate.mig.choice import NodeLayout
 from gpusched.lab.simulate.mig.demand import CONFIG, resource_of
 
 
-@attrs.frozen
+@frozen
 class TrialFigures:
     """What happens to jobs of a cluster in a simulated span.
 

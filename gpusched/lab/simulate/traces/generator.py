@@ -14,8 +14,7 @@ import math
 import random
 from typing import Final
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.lab.simulate.traces.model import Trace, TraceJob
 
 SIZES: Final = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -43,7 +42,7 @@ DAYS: Final = (1.10, 1.15, 1.15, 1.15, 1.05, 0.70, 0.70)
 USERS_PER_QUEUE: Final = 20
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GeneratorOptions:
     """What is generated.
 

@@ -6,12 +6,14 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
+from gpusched.base.classes import frozen
+
 SIZES = ((1, "1 GPU"), (4, "2-4 GPUs"), (8, "5-8 GPUs"), (32, "9-32 GPUs"))
 """Largest size of each class of jobs, by which waits are told apart; the last class is open."""
 LARGEST = "over 32 GPUs"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TraceJob:
     """One job.
 
@@ -37,7 +39,7 @@ class TraceJob:
         return next((name for most, name in SIZES if self.gpus <= most), LARGEST)
 
 
-@attrs.frozen
+@frozen
 class SkippedRow:
     """A row that was passed over.
 
@@ -52,7 +54,7 @@ class SkippedRow:
     sentence: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Trace:
     """Jobs of a file.
 

@@ -15,6 +15,7 @@ import attrs
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.engine.job_records import CLASS_LABEL
 from gpusched.engine.objects import Obj
@@ -53,7 +54,7 @@ _TIMES: Final = ("creation_time", "deletion_time", "scheduled_time")
 _AMOUNT_MAX: Final = 2**40
 
 
-@attrs.frozen
+@frozen
 class TraceHost:
     """One node: thousandths of a CPU, MiB, GPUs and their model."""
 
@@ -64,7 +65,7 @@ class TraceHost:
     model: str
 
 
-@attrs.frozen(order=True)
+@frozen(order=True)
 class TracePod:
     """One pod: thousandths of a CPU, MiB, GPUs, thousandths of each, accepted models (all: none)."""
 
@@ -90,7 +91,7 @@ class TracePod:
         return attrs.evolve(self, memory=0)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimedTracePod:
     """A pod with its times: seconds since the earliest one came.
 
@@ -105,7 +106,7 @@ class TimedTracePod:
     qos: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TimedTrace:
     """A list of pods with times; ``passed`` and ``counts`` as in a ``Trace``."""
 

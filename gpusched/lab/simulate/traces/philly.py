@@ -15,9 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.lab.simulate.traces.csv_jobs import shift_to_zero
 from gpusched.lab.simulate.traces.model import Trace, TraceJob
@@ -34,7 +34,7 @@ _TIME: Final = "%Y-%m-%d %H:%M:%S"
 _NONE: Final = (None, "", "None")
 
 
-@attrs.frozen
+@frozen
 class PhillyLog:
     """What the log tells.
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, Literal
 
-import attrs
-
 from gpusched import API_VERSION
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.gpu_resources import gpu_resources
+from gpusched.base.classes import frozen
 from gpusched.engine.job_records import CLASS_LABEL
 from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import Arrival
@@ -25,7 +24,7 @@ TTL_S: Final = 86_400
 MessageSink = Literal["nothing", "truth"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobShape:
     """How jobs of a trace become Jobs.
 

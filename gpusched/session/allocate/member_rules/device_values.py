@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-import attrs
-
 from gpusched.api.devices.dynamic.claims import AllocationMode
 from gpusched.api.pod.pod import Pod, PodClass
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.devices.requests import DeviceHold, choose_holds
 from gpusched.placement.model.problem import SearchOutcome, Term
@@ -26,7 +25,7 @@ HOLDS_MAX: Final = 64
 """Values (and types) that are searched for one gang before it gets any; each may cost a search."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class HoldOptions:
     """What the devices of a gang may be held to.
 
@@ -144,7 +143,7 @@ def held_as_members(session: Session, gang: Gang) -> Iterator[None]:
         yield
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _Trial:
     """Places that were found under a hold, with the proof and the terms of their objective."""
 

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.arrays.columns import Ints
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.problem import NODES, DomainLevel, MemberCap
 from gpusched.session.framework.inter_pod_rules import DomainLimit
@@ -25,7 +25,7 @@ from gpusched.topology.levels import HOST
 _ANY_NUMBER: Final = 2**31
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class OwnPodRules:
     """Rules of a gang's members that waits, by numbers of its pod sets.
 

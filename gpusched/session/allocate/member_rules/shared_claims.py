@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.identity import UID
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.session.allocate.node_sets import ALL_NODES, Unschedulable
 from gpusched.session.allocate.refusals.device_claims import lacking_devices_text
@@ -38,7 +38,7 @@ _LOOKS_MAX: Final = 2_000
 Place = Callable[[], Unschedulable | None]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _SharedByPods:
     """A shared claim and the pod sets of a gang that use it."""
 

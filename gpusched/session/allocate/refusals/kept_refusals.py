@@ -18,11 +18,11 @@ from itertools import compress, count
 from operator import ne
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Ints, NodeColumns, RequestVector, how_many_fit
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.equivalence_cache import equivalence_class_of
 from gpusched.session.allocate.node_sets import ALL_NODES, Unschedulable
@@ -44,7 +44,7 @@ ClassKey = tuple[EquivalenceClass, bool]
 """Equal gangs, and whether policies want them compact."""
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _KeptRefusal:
     """What equal gangs were told, and what it rests on.
 

@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_share import shared_resource
@@ -17,6 +16,7 @@ from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints, how_many_fit
 from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.placement.model.problem import Certificate, SearchOutcome, Solution
@@ -44,7 +44,7 @@ from gpusched.session.state.session import Session
 from gpusched.topology.levels import TopologyLevel
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Shortage:
     """A class that did not find its places.
 

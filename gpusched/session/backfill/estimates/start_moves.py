@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.duration import format_duration
 from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.api.queue.start_errors import StartKnownBy
+from gpusched.base.classes import frozen
 from gpusched.base.limits import ESTIMATE_STEP_S
 from gpusched.cache.snapshot import StartEstimate
 
@@ -20,7 +19,7 @@ _NANOSECONDS: Final = 10**9
 _NAMED_MAX: Final = 2
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterChange:
     """What else is known of the time between two estimates of a gang.
 

@@ -6,12 +6,12 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints
+from gpusched.base.classes import frozen
 
 FOREVER: Final = 2**62
 """The end of what has no known end."""
@@ -27,7 +27,7 @@ FlatReleases = tuple[Ints, Ints, Ints]
 """Times, rows and amounts of what ends, by time; int64, shapes (members,), (members,) and (members, resources)."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class Release:
     """At ``time`` so much becomes free on some rows.
 

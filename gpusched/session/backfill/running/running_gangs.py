@@ -10,10 +10,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.queue import Queue, same_spec
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
@@ -21,7 +20,7 @@ from gpusched.session.backfill.running.release_order import Release, ReleaseOrde
 from gpusched.session.state.session import Session
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class KnownRelease:
     """A gang that runs.
 

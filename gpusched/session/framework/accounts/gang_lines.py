@@ -13,11 +13,10 @@ from heapq import merge
 from itertools import chain
 from typing import NamedTuple
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 
 
@@ -28,7 +27,7 @@ class LineKey(NamedTuple):
     namespace: str
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class GangLine:
     """The gangs of one namespace in one queue.
 

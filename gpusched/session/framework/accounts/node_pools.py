@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from functools import cached_property
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.devices.gpu_types import gpu_type_of, named_value
@@ -26,6 +25,7 @@ from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints, NodeColumns, exact_sums
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.node_pool_names import Labels, node_pool_labels
 from gpusched.cache.snapshot import Snapshot
@@ -39,7 +39,7 @@ Defined = tuple[tuple[str, Labels], ...]
 """Names of pools, sorted, with the labels of their nodes."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class PodOwner:
     """Gang of a pod, None for a pod without one, and its queues from the leaf up."""
 
@@ -50,7 +50,7 @@ class PodOwner:
 _NO_OWNER = PodOwner(None, ())
 
 
-@attrs.define
+@define
 class _Candidates:
     """Rows that a class of pods may run on, as nodes were at a generation."""
 

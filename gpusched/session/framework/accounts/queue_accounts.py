@@ -15,8 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.api.pod.pod import Pod
@@ -29,6 +27,7 @@ from gpusched.api.queue.budget import (
 )
 from gpusched.arrays.columns import exact_sums
 from gpusched.arrays.node_facts import NodeFacts
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode, QueueTree
 from gpusched.cache.snapshot import Snapshot
@@ -275,7 +274,7 @@ class QueueAccounts:
         return known
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class BudgetUse:
     """How a queue stands with its budget now.
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-import attrs
-
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.framework.proposal import PREEMPT, RECLAIM
@@ -74,7 +73,7 @@ def reclaim_rules(victims: RunningQueues) -> VictimRules:
     )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class ClaimRules:
     """Rules of one action that evicts.
 

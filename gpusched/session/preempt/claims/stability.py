@@ -27,6 +27,7 @@ import attrs
 
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.equivalence import Omit, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
@@ -278,7 +279,7 @@ class ChainCheck:
         return self._session.queue_accounts.assume_moves(moves)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class RemadeGang:
     """A gang that loses members, as it waits when they were made again.
 

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-import attrs
-
 from gpusched.api.gang.eviction_record import PastEviction, with_eviction
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.state.plan import EvictionChain, EvictionCount
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class EvictionEdge:
     """One gang left for another one.
 

@@ -16,6 +16,7 @@ from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.arrays.columns import pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.accounts.gang_lines import GangLines
@@ -27,7 +28,7 @@ from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.statement import Assignment, EvictOperation, Statement
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class MovedGangDraft:
     """A gang that is evicted for another one, and the places held for it meanwhile."""
 
@@ -35,7 +36,7 @@ class MovedGangDraft:
     places: tuple[Assignment, ...]
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class PreemptionDraft:
     """Nominations for one gang, with the evictions that free the room.
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-import attrs
-
 from gpusched.api.meta.identity import UID, GangKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.decided.nominations import Nominations
 from gpusched.session.state.decided.placement_effects import PlacementEffects
 from gpusched.session.state.statement import Assignment, Statement
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class NodePoolVariant:
     """The gang with the pool's labels in its pods' node selectors.
 

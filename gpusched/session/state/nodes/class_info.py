@@ -21,6 +21,7 @@ from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools, Ints, NodeColumns, RequestVector, pod_class_vector
 from gpusched.arrays.node_usage import NodeUsage
+from gpusched.base.classes import frozen
 from gpusched.placement.model.class_fit import Caps, ClassFit
 from gpusched.session.framework.hooks import Filter, Hooks
 from gpusched.session.framework.inter_pod_rules import (
@@ -42,7 +43,7 @@ PairHook = TypeVar("PairHook", PairFilter, PairScorer)
 _FILTER_FAILED: Final = "are not accepted as a filter failed"
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class PodClassInfo:
     """Pods that are equal in this session.
 
@@ -63,7 +64,7 @@ class PodClassInfo:
     confining: tuple[Filter, ...] = ()
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ConfinedTypes:
     """Types of GPUs that pods are confined to.
 
@@ -76,7 +77,7 @@ class ConfinedTypes:
     others: Bools = attrs.field(eq=False)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class _ClassRules:
     """Rules and preferences that may concern pods of a class, with their numbers."""
 

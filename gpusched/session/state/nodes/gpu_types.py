@@ -13,6 +13,7 @@ from gpusched.api.devices.gpu_types import FULL_SPEED, GpuTypeRequest, gpu_type_
 from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Bools, Ints, NodeColumns
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.accounts.node_pools import EVEN_WEIGHT
 from gpusched.session.framework.reasons import shorten
@@ -23,7 +24,7 @@ UNLABELLED: Final = ""
 """The type of GPUs of which no label tells the product."""
 
 
-@attrs.frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False)
 class NodeGpuTypes:
     """Which type of GPUs each node has.
 

@@ -10,6 +10,7 @@ from typing import Any, Final, NamedTuple
 import attrs
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot, TenantRound
 from gpusched.session.framework.accounts.gang_lines import (
@@ -56,7 +57,7 @@ class KeptSelection:
         )
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class _TenantBacklog:
     """The gangs of a tenant that has more than its share.
 

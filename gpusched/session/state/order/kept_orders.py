@@ -10,13 +10,14 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.work_budget import Tenant
 
 
-@attrs.frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False)
 class GangOrder:
     """Gangs of one tenant in the order of their turns.
 
@@ -66,7 +67,7 @@ class GangOrder:
 _ANSWERS_MAX: Final = 4
 
 
-@attrs.frozen(slots=False, eq=False)
+@frozen(slots=False, eq=False)
 class OrderedGangs:
     """Some gangs of an order."""
 

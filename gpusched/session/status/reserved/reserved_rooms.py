@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import attrs
-
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import frozen
 from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.session import Session
 
 
-@attrs.frozen(slots=True, kw_only=True)
+@frozen(slots=True, kw_only=True)
 class ReservedRoom:
     """Room that is kept for a gang that waits.
 

@@ -8,6 +8,7 @@ from typing import Final
 import attrs
 from rich.text import Text
 
+from gpusched.base.classes import frozen
 from gpusched.cli.inspect.live.screen.picture import DrawnView
 
 GUTTER: Final = 2
@@ -16,7 +17,7 @@ GUTTER: Final = 2
 CURSOR: Final = "> "
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScreenPlace:
     """Where somebody looks.
 

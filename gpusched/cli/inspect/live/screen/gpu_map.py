@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
-import attrs
 from rich.text import Text
+
+from gpusched.base.classes import frozen
 
 FREE: Final = "·"
 _LETTERS: Final = string.ascii_uppercase + string.ascii_lowercase
@@ -20,7 +21,7 @@ _GAP: Final = "    "
 _NAME_MIN: Final = 12
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MapCell:
     """One GPU.
 
@@ -35,7 +36,7 @@ class MapCell:
     partly: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MappedNode:
     """One node: its name, the title of the block in which it stands, and its GPUs.
 

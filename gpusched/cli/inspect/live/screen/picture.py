@@ -10,6 +10,7 @@ import attrs
 from rich.text import Text
 
 from gpusched.api.meta.identity import InvalidObject, format_time, parse_time
+from gpusched.base.classes import frozen
 from gpusched.cli.command import age
 from gpusched.cli.inspect.live.screen.summary import (
     ClusterSummary,
@@ -27,7 +28,7 @@ _LINES_MAX: Final = 2
 """Of one sentence above the views."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterPicture:
     """One moment.
 
@@ -53,7 +54,7 @@ class ClusterPicture:
     decisions: Sequence[DecisionView] = ()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScreenChoice:
     """What is asked for.
 
@@ -78,7 +79,7 @@ class ScreenChoice:
     numbers: Mapping[str, int] = attrs.field(factory=dict)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DrawnView:
     """A view as lines.
 

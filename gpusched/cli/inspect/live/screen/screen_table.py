@@ -6,9 +6,10 @@ import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias, TypeVar, overload
 
-import attrs
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
+
+from gpusched.base.classes import frozen
 
 T = TypeVar("T")
 _GAP: Final = "  "
@@ -19,7 +20,7 @@ Cell: TypeAlias = str | Text
 """A text without a style, or one with."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ScreenColumn:
     """One column.
 
@@ -42,7 +43,7 @@ class ScreenColumn:
     wanted: int = 0
 
 
-@attrs.frozen
+@frozen
 class TableLines(Sequence[Text]):
     """The lines of a table, each made when it is asked for."""
 
@@ -105,7 +106,7 @@ class TableLines(Sequence[Text]):
         return line
 
 
-@attrs.frozen
+@frozen
 class JoinedLines(Sequence[Text]):
     """Lines of several sequences, one behind the other, each made when it is asked for."""
 

@@ -6,10 +6,9 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
-import attrs
-
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
+from gpusched.base.classes import frozen
 from gpusched.view.model import (
     ENDING,
     RUNNING,
@@ -22,7 +21,7 @@ from gpusched.view.model import (
 _LAST: Final = 1 << 60
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ClusterSummary:
     """The cluster in numbers; GPUs in thousandths.
 

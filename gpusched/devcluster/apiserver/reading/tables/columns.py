@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.base.classes import frozen
 from gpusched.cel.schema_nodes import Doc, Json
 from gpusched.devcluster.apiserver.reading.tables.ages import age_text, duration_text, seconds_of
 
@@ -14,7 +15,7 @@ Cell = Callable[[Doc, float], Json]
 """From an object and the time in epoch seconds to the value of a cell."""
 
 
-@attrs.frozen
+@frozen
 class Column:
     """One column; ``priority`` above 0 is shown by ``-o wide`` only."""
 

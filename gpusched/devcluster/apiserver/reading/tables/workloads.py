@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from gpusched.base.classes import define, frozen
 from gpusched.cel.schema_nodes import Doc
 from gpusched.devcluster.apiserver.reading.tables.ages import age_text
 from gpusched.devcluster.apiserver.reading.tables.columns import (
@@ -22,7 +23,7 @@ NONE = "<none>"
 UNKNOWN = "<unknown>"
 
 
-@attrs.frozen
+@frozen
 class PodSummary:
     """What a pod's row says of its containers."""
 
@@ -53,7 +54,7 @@ def _later(a: str, b: Any) -> str:
     return max(a, b) if isinstance(b, str) else a
 
 
-@attrs.define
+@define
 class _ContainerCounts:
     """Running sums while the statuses of a pod are read."""
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, Literal, cast, get_args
 
-import attrs
 import msgspec
 
+from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.devcluster.controllers.nodes.devices.gpu_models import DEFAULT_MODEL, MODELS
 
@@ -23,7 +23,7 @@ class DeviceEntriesError(ConfigError):
     """Entries of devices that mean nothing; the sentence says which and what to write."""
 
 
-@attrs.frozen
+@frozen
 class DeviceEntry:
     """Devices of one kind on a node.
 

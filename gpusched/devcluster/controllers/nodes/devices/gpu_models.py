@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-import attrs
+from gpusched.base.classes import frozen
 
 ENGINES: Final = ("multiprocessors", "copy-engines", "decoders", "jpeg-engines", "ofa-engines")
 """Counters of a GPU beside its memory, in the order of ``engines``."""
 
 
-@attrs.frozen
+@frozen
 class MigProfile:
     """A shape of partition.
 
@@ -35,7 +35,7 @@ class MigProfile:
     engines: tuple[int, ...]
 
 
-@attrs.frozen
+@frozen
 class GpuModel:
     """A model of GPU.
 

@@ -10,6 +10,7 @@ import attrs
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.devices.dynamic.claims import ResourceClaim
 from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.base.classes import define
 from gpusched.devices.fit import DeviceAnswers
 from gpusched.devices.inventory import DeviceId, DeviceInventory
 from gpusched.devices.shortage.causes import RequestShortage
@@ -19,7 +20,7 @@ _SHORTAGES_MAX: Final = 1_024
 """Questions about shortages whose answers are kept."""
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class KnownShortages:
     """Why requests find no device as things are when a session begins; good until anything of it changes.
 

@@ -16,6 +16,7 @@ import numpy as np
 from gpusched.api.devices.dynamic.claims import AllocationMode
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools
+from gpusched.base.classes import define
 from gpusched.devices.extended_resources import is_extended_title
 from gpusched.devices.inventory import DeviceId
 from gpusched.devices.requests import ReadyClaim, ReadyRequest
@@ -25,7 +26,7 @@ from gpusched.session.state.session import Session
 _Amounts = tuple[int, ...]
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class DeviceColumns:
     """Columns of devices for claimants of some classes.
 

@@ -10,8 +10,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final
 
-import attrs
-
 from gpusched.api.affinity.selector import NodeTerm
 from gpusched.api.devices.dynamic.catalog import DeviceCatalog
 from gpusched.api.devices.dynamic.claims import (
@@ -23,6 +21,7 @@ from gpusched.api.devices.dynamic.claims import (
 from gpusched.api.meta.identity import UID, ObjectKey
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Bools
+from gpusched.base.classes import frozen
 from gpusched.devices.extended_resources import extended_claim_spec, extended_claim_title
 from gpusched.devices.fit import AskedClaims
 from gpusched.devices.inventory import DeviceId
@@ -32,7 +31,7 @@ from gpusched.devices.usage import DeviceUsage
 from gpusched.session.state.plan import ClaimBind
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class SharedClaim:
     """A claim that pods name and that has no devices yet: they are chosen once for all its users.
 
@@ -51,7 +50,7 @@ class SharedClaim:
         return self.asked.claims[0]
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class ClassClaims:
     """Claims of the pods of one class.
 
@@ -77,7 +76,7 @@ class ClassClaims:
         return (*(each.ready for each in self.shared), *self.own)
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class GivenClaims:
     """What one pod, or one shared claim, was given in this session.
 

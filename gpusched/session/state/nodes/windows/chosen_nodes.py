@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import attrs
 import numpy as np
 
 from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.node.node import Node
 from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.arrays.columns import Bools, NodeColumns
+from gpusched.base.classes import frozen
 from gpusched.session.framework.reasons import nodes_text, shorten
 
 _NAMES_TOLD_MAX: Final = 3
@@ -20,7 +20,7 @@ NodeLoad = Callable[[ReservationWindow, int], int]
 """GPUs on a row that will still be held when the window begins, in thousandths of one."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class ChosenNodes:
     """Nodes of a Reservation.
 

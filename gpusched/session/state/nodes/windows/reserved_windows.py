@@ -20,6 +20,7 @@ from gpusched.api.policy.reservation import (
     ReservationWindow,
 )
 from gpusched.arrays.columns import Bools
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.hooks import Hooks
@@ -30,7 +31,7 @@ NO_END: Final = 2**62
 """When a gang ends of which that is not known."""
 
 
-@attrs.frozen(slots=True, eq=False)
+@frozen(slots=True, eq=False)
 class NodeWindow:
     """The current or next window of a Reservation, with the nodes that it keeps.
 
@@ -56,7 +57,7 @@ class NodeWindow:
         return f"are kept by Reservation {name}{why} from {format_time(self.window.begins)} on"
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class ClosedNodes:
     """Nodes that Reservations close to some gangs; equal where the same windows do.
 
