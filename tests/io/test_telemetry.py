@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-import time
 
 import pytest
-from opentelemetry.sdk.metrics._internal import measurement_consumer
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from gpusched.base import limits
@@ -256,18 +253,15 @@ def test_without_an_exporter_spans_are_nothing(telemetry):
     tracing.shutdown()
 
 
-def test_a_clock_that_is_set_forward_spoils_no_scrape(monkeypatch, telemetry):
-    """Given a wall clock that jumps by a minute at each look: all rows come, counted once."""
-    telemetry.bind("bound")
-    ticks = itertools.count(time.time_ns(), 60 * 10**9)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(measurement_consumer, "time_ns", lambda: next(ticks))
-        during = telemetry.render().decode()
-    after = telemetry.render().decode()
-
-    assert 'gpusched_bind_total{result="bound"} 1.0' in during
-    assert 'gpusched_bind_total{result="bound"} 1.0' in after
+def test_rows_of_counters_are_bounded(telemetry):
+    """Given more rows of a metric than are shown, those beyond are one row with their sum."""
+    before = sum(rows(telemetry, "gpusched_evictions_total").values())
+    for n in range(limits.METRIC_ROWS_MAX + 5):
+        telemetry.eviction(f"action-{n:06d}", "told")
+    got = rows(telemetry, "gpusched_evictions_total")
+    assert len(got) == limits.METRIC_ROWS_MAX + 1
+    assert sum(got.values()) == before + limits.METRIC_ROWS_MAX + 5
+    assert got[("action", "other"), ("reason", "other")] >= 5
 
 
 def test_chains_of_any_length_are_few_rows(telemetry):

@@ -7,21 +7,18 @@ choose are bounded: the first so many names stand for themselves, the rest are `
 
 from __future__ import annotations
 
-import math
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Final, Protocol
 
-from opentelemetry.exporter.prometheus import PrometheusMetricReader
-from opentelemetry.metrics import CallbackOptions, Observation
-from opentelemetry.sdk.metrics import MeterProvider, ObservableCounter, ObservableGauge
-from opentelemetry.sdk.resources import Resource
-from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import generate_latest
+from prometheus_client.registry import Collector, CollectorRegistry
 
 from gpusched.base import limits
-from gpusched.io.observe.histograms import Histogram, HistogramCollector
+from gpusched.io.observe.histograms import OVERFLOW, Histogram, HistogramCollector
 from gpusched.io.observe.tracing import Tracing
 
 OTHER: Final = "other"
@@ -32,6 +29,9 @@ _CHAIN_LENGTH_MAX: Final = 5
 """Chains of so many evictions and longer ones are one label."""
 
 Row = tuple[str, ...]
+_Family = CounterMetricFamily | GaugeMetricFamily
+_Shown = tuple[Callable[[], _Family], Callable[[], Mapping[Row, float]]]
+"""What makes the family of a metric, and what reads its rows."""
 
 
 class BoundedNames:
@@ -83,23 +83,8 @@ class Telemetry:
     def __init__(self, tracing: Tracing | None = None) -> None:
         self.tracing = tracing if tracing is not None else Tracing()
         self._registry = CollectorRegistry()
-        reader = PrometheusMetricReader(
-            disable_target_info=True,
-            scope_info_enabled=False,
-            registry=self._registry,
-            cardinality_limits={
-                ObservableCounter: limits.METRIC_ROWS_MAX,
-                ObservableGauge: limits.METRIC_ROWS_MAX,
-            },
-        )
-        # Its limit of ten seconds is measured by the wall clock: a clock that is set forward fails
-        # the scrape halfway, and the next one adds what that had read, so counters show the double.
-        collect = partial(reader.collect, timeout_millis=math.inf)
-        reader._collector._callback = collect  # type: ignore[assignment]  # noqa: SLF001
-        self._provider = MeterProvider(
-            [reader], resource=Resource({"service.name": "gpusched"}), shutdown_on_exit=False
-        )
-        self._meter = self._provider.get_meter("gpusched")
+        self._shown: list[_Shown] = []
+        self._registry.register(_RowCollector(self._shown))
         self._lock = threading.Lock()
         self._history: HistoryState | None = None
         self._queue_name = BoundedNames(limits.QUEUE_NAMES_IN_METRICS_MAX)
@@ -374,9 +359,8 @@ class Telemetry:
         return generate_latest(self._registry)
 
     def shutdown(self) -> None:
-        """Send the spans that wait and forget the meters."""
+        """Send the spans that wait."""
         self.tracing.shutdown()
-        self._provider.shutdown()
 
     # -- instruments ------------------------------------------------------------------------
 
@@ -635,16 +619,12 @@ class Telemetry:
             "gang_gpu_seconds", "GPU seconds that gangs held", ("queue", "gpu_type")
         )
 
-        def counted(name: str) -> Callable[[CallbackOptions], Iterable[Observation]]:
-            return lambda _: [] if self._history is None else [
-                Observation(getattr(self._history, name))
-            ]  # fmt: skip
+        def counted(name: str) -> Callable[[], Mapping[Row, float]]:
+            return lambda: {} if self._history is None else {(): getattr(self._history, name)}
 
         for name, what in (("written", "Records written to the history"),
                            ("lost", "Records that the history lost")):  # fmt: skip
-            self._meter.create_observable_counter(
-                f"gpusched_history_{name}_records", [counted(name)], description=what
-            )
+            self._show(CounterMetricFamily, f"history_{name}_records", what, (), counted(name))
         self._gauge(
             "history_writable", "0 while the file of the history cannot be written", (),
             lambda: {} if self._history is None else {(): float(self._history.is_well)}, of_leader=False,
@@ -658,13 +638,10 @@ class Telemetry:
         if not labels:
             rows[()] = 0.0  # shown from the start, so that a rate over it works
 
-        def read(_options: CallbackOptions) -> Iterable[Observation]:
-            return _observations(labels, rows)
-
-        make = self._meter.create_observable_counter
-        make(f"gpusched_{name}", [read], description=description)
+        show = partial(self._show, CounterMetricFamily)
+        show(name, description, labels, lambda: rows)
         if formerly:
-            make(f"gpusched_{formerly}", [read], description=_deprecated(f"{name}_total"))
+            show(formerly, _deprecated(f"{name}_total"), labels, lambda: rows)
         return rows
 
     def _gauge(
@@ -679,14 +656,20 @@ class Telemetry:
     ) -> None:
         """A gauge; ``of_leader`` is not shown when this process leads no more."""
 
-        def read(_options: CallbackOptions) -> Iterable[Observation]:
+        def read() -> Mapping[Row, float]:
             # A session that was under way may end when the lead is lost.
-            return [] if of_leader and self._lost_lead else _observations(labels, rows())
+            return {} if of_leader and self._lost_lead else rows()
 
-        make = self._meter.create_observable_gauge
-        make(f"gpusched_{name}", [read], description=description)
+        show = partial(self._show, GaugeMetricFamily)
+        show(name, description, labels, read)
         if formerly:
-            make(f"gpusched_{formerly}", [read], description=_deprecated(name))
+            show(formerly, _deprecated(name), labels, read)
+
+    def _show(
+        self, family: type[_Family], name: str, description: str, labels: Row,
+        rows: Callable[[], Mapping[Row, float]],
+    ) -> None:  # fmt: skip
+        self._shown.append((partial(family, f"gpusched_{name}", description, labels=labels), rows))
 
     def _bounded(self, rows: Mapping[Row, float], *, resources: bool = False) -> dict[Row, float]:
         """Rows with bounded names; those that become ``other`` are added up."""
@@ -722,9 +705,30 @@ def _set(rows: dict[Row, float], row: Row, value: float) -> None:
         rows.pop(row, None)
 
 
-def _observations(labels: Row, rows: Mapping[Row, float]) -> list[Observation]:
-    # A copy first: another thread may count meanwhile.
-    return [
-        Observation(value, dict(zip(labels, row, strict=True)))
-        for row, value in sorted(dict(rows).items())
-    ]
+class _RowCollector(Collector):
+    """Shows counters and gauges in a registry; one without rows is left out.
+
+    Args:
+        shown: in the order in which they are shown.
+    """
+
+    def __init__(self, shown: Sequence[_Shown]) -> None:
+        self._shown = shown
+
+    def collect(self) -> Iterator[_Family]:
+        """Yield a family for each, with bounded rows: those beyond are added up."""
+        for make, read in self._shown:
+            rows = sorted(dict(read()).items())  # a copy first: another thread may count meanwhile
+            if not rows:
+                continue
+            family = make()
+            for row, value in rows[: limits.METRIC_ROWS_MAX]:
+                family.add_metric(row, value)
+            if beyond := rows[limits.METRIC_ROWS_MAX :]:
+                others = (OVERFLOW,) * len(beyond[0][0])
+                family.add_metric(others, sum(value for _, value in beyond))
+            yield family
+
+    def describe(self) -> Iterator[_Family]:
+        """Yield nothing: the names are known before the rows are."""
+        return iter(())
