@@ -17,7 +17,6 @@ from gpusched.api.meta.gpu_resources import (
 )
 from gpusched.api.meta.quantity import QuantityError, parse_quantity
 from gpusched.api.meta.units import unit_exponent
-from gpusched.cel.device_selectors import SelectorInvalid, compile_selector
 from gpusched.config.section import ConfigSection, list_items, one_of
 from gpusched.config.values import BadValueError, object_name
 from gpusched.config.yaml_tree import ConfigProblems, YamlNode, describe_value, quoted
@@ -273,6 +272,9 @@ def _selector(node: YamlNode, name: str, _: ConfigProblems) -> str:
         raise BadValueError(
             node.line, f"{name} must be a CEL expression over device, not {describe_value(node)}"
         )
+    # Few configurations name devices, and every command reads one.
+    from gpusched.cel.device_selectors import SelectorInvalid, compile_selector  # noqa: PLC0415
+
     try:
         compile_selector(node.value)
     except SelectorInvalid as why:

@@ -15,7 +15,6 @@ import msgspec
 from gpusched.api.foreign.kinds import ForeignKind
 from gpusched.api.meta.gpu_resources import GpuResources
 from gpusched.api.meta.identity import InvalidObject, parse_time
-from gpusched.api.serializer.codecs import CODECS
 from gpusched.base import limits
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, Denied, UsageError
@@ -124,6 +123,8 @@ def read_entity(kind: str, item: Json) -> Any:
         kind: plural name.
         item: as the server has it.
     """
+    from gpusched.api.serializer.codecs import CODECS  # noqa: PLC0415 - few commands read any
+
     event = msgspec.json.encode({"type": "ADDED", "object": item})
     return CODECS[kind].decode_event(event).item
 

@@ -31,10 +31,8 @@ from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.cli.inspect.explaining.node_story import describe_node, render_node
 from gpusched.cli.inspect.explaining.owners import OWNER_WORDS
 from gpusched.cli.inspect.explaining.queue_story import describe_queue, render_queue
-from gpusched.cli.inspect.listing.api_objects import read_objects
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.cli.inspect.listing.shard_list import read_node_notes
-from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames, queue_views
 from gpusched.cli.inspect.listing.view_source import SOURCES, ViewSource
 from gpusched.cli.inspect.reservations.reservation_story import (
     describe_reservation,
@@ -180,6 +178,10 @@ async def read_queue_story(
         return describe_queue(name, await client.queues(), await client.gangs(queue=name))
 
     async def of_api() -> Story | None:
+        # As below: a third of the modules of this command, where no daemon answers.
+        from gpusched.cli.inspect.listing.api_objects import read_objects  # noqa: PLC0415
+        from gpusched.cli.inspect.listing.view_of_api import gang_frames, queue_views  # noqa: PLC0415
+
         found = await read_objects(
             api, "", schedulers=config.scheduler_names, now=SystemClock().now(), needed=("queues",)
         )
@@ -198,6 +200,9 @@ async def read_node_story(
         return describe_node(name, await client.nodes(), await client.gangs(), item)
 
     async def of_api() -> Story | None:
+        from gpusched.cli.inspect.listing.api_objects import read_objects  # noqa: PLC0415
+        from gpusched.cli.inspect.listing.view_of_api import gang_frames, node_frames  # noqa: PLC0415
+
         found = await read_objects(
             api, "", schedulers=config.scheduler_names, now=SystemClock().now(), nodes=True,
             needed=("nodes", "pods"),
@@ -223,6 +228,9 @@ async def read_reservation_story(
         return describe_reservation(item, await client.gangs())
 
     async def of_api() -> Story | None:
+        from gpusched.cli.inspect.listing.api_objects import read_objects  # noqa: PLC0415
+        from gpusched.cli.inspect.listing.view_of_api import gang_frames  # noqa: PLC0415
+
         found = await read_objects(
             api, "", schedulers=config.scheduler_names, now=SystemClock().now(), needed=("pods",)
         )

@@ -28,8 +28,6 @@ from gpusched.cli.inspect.explaining.owners import gang_key_of_pod
 from gpusched.cli.inspect.explaining.place_in_order import missing_order_notes
 from gpusched.cli.inspect.explaining.refused_pods import read_refused_pods
 from gpusched.cli.inspect.explaining.subject import GROUP_KINDS, Subject, find_subject
-from gpusched.cli.inspect.listing.api_objects import read_objects
-from gpusched.cli.inspect.listing.view_of_api import gang_stories
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.cli.inspect.pod_groups import API, group_of_pod
 from gpusched.config.model import DEFAULT, Config
@@ -137,6 +135,10 @@ async def _gangs(
         return known, await missing_order_notes(client, known)
 
     async def of_api() -> tuple[list[GangStory], tuple[str, ...]]:
+        # A third of the modules of this command, where no daemon answers.
+        from gpusched.cli.inspect.listing.api_objects import read_objects  # noqa: PLC0415
+        from gpusched.cli.inspect.listing.view_of_api import gang_stories  # noqa: PLC0415
+
         scope, names = f"/namespaces/{subject.namespace}", config.scheduler_names
         found = await read_objects(api, scope, schedulers=names, now=now, needed=())
         if _COLLECTIONS.get(subject.kind) in found.refused:
