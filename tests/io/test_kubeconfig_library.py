@@ -36,6 +36,16 @@ def test_what_is_never_used_is_not_imported(unloaded):
     assert loaded() == []
 
 
+def test_what_one_function_is_used_of_is_imported_by_its_use(unloaded, monkeypatch):
+    for name in [each for each in sys.modules if each.split(".")[0] == "urllib3"]:
+        monkeypatch.delitem(sys.modules, name)
+    made = kubeconfig_library().new_configuration()
+    assert "urllib3" not in sys.modules
+    made.username, made.password = "us", "pa"
+    assert made.get_basic_auth_token() == "Basic dXM6cGE="
+    assert sys.modules["urllib3"].util.make_headers
+
+
 @pytest.mark.long
 def test_who_imports_it_afterwards_gets_all_of_it(unloaded):
     kubeconfig_library()

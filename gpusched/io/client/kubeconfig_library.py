@@ -19,6 +19,8 @@ from gpusched.base.classes import frozen
 
 _LIBRARY: Final = "kubernetes_asyncio"
 _CLIENT: Final = f"{_LIBRARY}.client"
+_URLLIB3: Final = "urllib3"
+"""Of which the library uses one function, for users with a password, and which is imported then."""
 
 
 @frozen
@@ -45,7 +47,10 @@ def kubeconfig_library() -> KubeconfigLibrary:
         raise ModuleNotFoundError(f"No module named '{_LIBRARY}'", name=_LIBRARY)
     folders = [Path(each) for each in spec.submodule_search_locations]
     client = _package(_CLIENT, [each / "client" for each in folders])
-    sys.modules.update({_LIBRARY: _package(_LIBRARY, folders), _CLIENT: client})
+    instead = {_LIBRARY: _package(_LIBRARY, folders), _CLIENT: client}
+    if _URLLIB3 not in sys.modules:
+        instead[_URLLIB3] = _imported_when_used(_URLLIB3)
+    sys.modules.update(instead)
     try:
         made = importlib.import_module(f"{_CLIENT}.configuration").Configuration
         # ``config`` takes both names from the package; the client itself is never made.
@@ -55,10 +60,19 @@ def kubeconfig_library() -> KubeconfigLibrary:
         # Whoever imports the library afterwards gets all of it.
         for name in [each for each in sys.modules if each.split(".")[0] == _LIBRARY]:
             del sys.modules[name]
+        if sys.modules.get(_URLLIB3) is instead.get(_URLLIB3):
+            del sys.modules[_URLLIB3]
 
 
 def _package(name: str, folders: list[Path]) -> ModuleType:
     """A package of that name whose ``__init__`` is not run."""
     made = ModuleType(name)
     made.__path__ = [str(each) for each in folders]
+    return made
+
+
+def _imported_when_used(name: str) -> ModuleType:
+    """What stands for a module until something of it is asked for."""
+    made = ModuleType(name)
+    made.__dict__["__getattr__"] = lambda part: getattr(importlib.import_module(name), part)
     return made
