@@ -55,6 +55,7 @@ TRIALS = {"gpusched.devcluster", "gpusched.lab", "gpusched.testing"}
         ("--help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS | NETWORK),
         ("hold --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS | SELECTORS),
         ("explain --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS),
+        ("advise --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS | SELECTORS),
         ("get --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS),
         ("run --help", OTHERS_ALONE | TRIALS | {"opentelemetry"}),
     ],

@@ -35,26 +35,6 @@ _ASSUMED: Final = (
 )
 
 
-def add_mig_options(parser: argparse.ArgumentParser) -> None:
-    """Options of ``advise mig`` that others have not."""
-    group = parser.add_argument_group("of mig")
-    group.add_argument(
-        "--layouts",
-        metavar="FILE",
-        help="configurations of mig-parted, as in the MIG manager's ConfigMap (default: those that "
-        "NVIDIA's GPU operator ships)",
-    )
-    group.add_argument(
-        "--for", dest="span", default="6h", metavar="DURATION", help="simulate so long (6h)"
-    )
-    group.add_argument(
-        "--assume-duration",
-        default="1h",
-        metavar="DURATION",
-        help="of Jobs and groups that do not tell theirs (1h)",
-    )
-
-
 @frozen
 class _Advice:
     """What is told.

@@ -43,9 +43,8 @@ def register(subparsers: Subparsers) -> None:
     )
     parser.add_argument("-n", "--namespace", metavar="NS", help="when NAME has none")
     add_cluster_options(parser)
-    mig = _mig_advice()
-    if mig is not None:
-        mig.add_mig_options(parser)
+    if find_spec("gpusched.lab") is not None:
+        _add_mig_options(parser)
     add_output(parser)
     parser.interleaved = True
     parser.set_defaults(run=run)
@@ -73,6 +72,26 @@ def run(arguments: argparse.Namespace) -> int:
         status: int = mig.advise_mig(arguments)
         return status
     return _advise_gang(arguments)
+
+
+def _add_mig_options(parser: argparse.ArgumentParser) -> None:
+    """Options of ``advise mig`` that others have not."""
+    group = parser.add_argument_group("of mig")
+    group.add_argument(
+        "--layouts",
+        metavar="FILE",
+        help="configurations of mig-parted, as in the MIG manager's ConfigMap (default: those that "
+        "NVIDIA's GPU operator ships)",
+    )
+    group.add_argument(
+        "--for", dest="span", default="6h", metavar="DURATION", help="simulate so long (6h)"
+    )
+    group.add_argument(
+        "--assume-duration",
+        default="1h",
+        metavar="DURATION",
+        help="of Jobs and groups that do not tell theirs (1h)",
+    )
 
 
 def _mig_advice() -> ModuleType | None:
