@@ -57,6 +57,8 @@ TRIALS = {"gpusched.devcluster", "gpusched.lab", "gpusched.testing"}
         ("explain --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS),
         ("advise --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS | SELECTORS),
         ("get --help", OTHERS_ALONE | TRIALS | HTTP_SERVERS | NUMBERS),
+        ("console --help", OTHERS_ALONE | TRIALS | NUMBERS),
+        ("top --help", (OTHERS_ALONE - {"rich"}) | TRIALS | HTTP_SERVERS | NUMBERS),
         ("run --help", OTHERS_ALONE | TRIALS | {"opentelemetry"}),
     ],
 )

@@ -10,7 +10,6 @@ from typing import Final
 
 import msgspec
 
-from gpusched import __version__
 from gpusched.api.affinity.selector import EVERYTHING, Selector
 from gpusched.api.devices.gpu_types import gpu_type_of
 from gpusched.api.meta.gpu_resources import gpu_resources
@@ -20,25 +19,17 @@ from gpusched.api.meta.resources import Resources, total
 from gpusched.api.queue.decode import decode_queue
 from gpusched.api.queue.queue import DEFAULT_QUEUE, ROOT_QUEUE
 from gpusched.api.queue.wire import WireQueue
-from gpusched.base.clock import Clock
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.snapshot import Snapshot, StartEstimate
 from gpusched.cli.inspect.cluster_reader import Json, items_at, value_at
-from gpusched.cli.inspect.listing.api_objects import ApiObjects, read_objects
-from gpusched.config.model import Config
-from gpusched.io.client.api_client import ApiClient
+from gpusched.cli.inspect.listing.api_objects import ApiObjects
 from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.status.gpu_counts import count_gpus
 from gpusched.topology.levels import topology_levels
-from gpusched.view.access import ViewAccess
 from gpusched.view.frames import (
     GangPut,
     NodePut,
-    PartsGone,
     QueuePut,
-    ViewFrame,
-    ViewHead,
-    ViewMoment,
 )
 from gpusched.view.gang_story import GangStory
 from gpusched.view.gang_views import (
@@ -50,6 +41,7 @@ from gpusched.view.gang_views import (
 )
 from gpusched.view.model import (
     BudgetView,
+    GpuTotalsView,
     QueueGpus,
     QueueView,
     StartAccuracyView,
@@ -58,89 +50,14 @@ from gpusched.view.model import (
 from gpusched.view.node_views import gpu_totals_view, node_view
 from gpusched.view.queue_views import budget_view, start_accuracy_views
 
-_LOOK_TIMEOUT_S: Final = 15.0
 _QUEUE: Final = msgspec.json.Decoder(WireQueue)
 _NEVER_TOLD: Final = ""
 """State of a queue that no daemon has written a status of."""
 
 
-class ApiView:
-    """Looks at the API; ``changes`` tells what is another than the last time.
-
-    Args:
-        api: of the cluster.
-        config: which schedulers' pods are ours.
-        clock: time.
-        namespace: that is looked at where not all may be.
-
-    Attributes:
-        access: what was found to be allowed.
-    """
-
-    def __init__(self, api: ApiClient, config: Config, clock: Clock, namespace: str) -> None:
-        self._namespace = namespace
-        self._api = api
-        self._names = config.scheduler_names
-        self._clock = clock
-        self._shown: dict[str, ViewFrame] = {}
-        self._head: ViewHead | None = None
-        self.access = ViewAccess(namespaces=frozenset(), nodes=False, queues=False)
-
-    async def changes(self) -> list[ViewFrame]:
-        """Frames of one look.
-
-        Raises:
-            ClusterUnreachable: no answer.
-            ApiError: the server refused to list pods.
-        """
-        now = self._clock.now()
-        scope = await self._scope()
-        found = await read_objects(self._api, scope, schedulers=self._names, now=now, nodes=True)
-        self.access = ViewAccess(
-            namespaces=None if not scope else frozenset({scope.rpartition("/")[2]}),
-            nodes="nodes" not in found.refused,
-            queues="queues" not in found.refused,
-        )
-        frames: dict[str, ViewFrame] = {_key(frame): frame for frame in view_frames(found)}
-        changed = [frame for key, frame in frames.items() if self._shown.get(key) != frame]
-        gone = sorted(self._shown.keys() - frames.keys())
-        self._shown = frames
-        if gone:
-            changed.append(
-                PartsGone(
-                    gangs=tuple(key[2:] for key in gone if key.startswith("g ")),
-                    nodes=tuple(key[2:] for key in gone if key.startswith("n ")),
-                    queues=tuple(key[2:] for key in gone if key.startswith("q ")),
-                )
-            )
-        head = self._head_of(found.snapshot)
-        if self._head != head:
-            self._head = head
-            changed.insert(0, head)
-        return [*changed, ViewMoment(now=now)]
-
-    def _head_of(self, snapshot: Snapshot) -> ViewHead:
-        """What is said beside the parts; GPUs are counted where all pods are seen."""
-        totals = None
-        if self.access.namespaces is None and self.access.nodes:
-            counts = count_gpus(snapshot, GpuTypeCache().of_nodes(snapshot.nodes))
-            totals = gpu_totals_view(counts)
-        return ViewHead(
-            version=__version__,
-            daemon="",
-            leading=True,
-            scheduler_names=tuple(self._names),
-            gpu_totals=totals,
-        )
-
-    async def _scope(self) -> str:
-        """All namespaces, else the one of the context, where pods may be listed."""
-        answer = await self._api.request(
-            "GET", "/api/v1/pods", query={"limit": "1"}, timeout_s=_LOOK_TIMEOUT_S
-        )
-        if answer.status in {401, 403}:
-            return f"/namespaces/{self._namespace}"
-        return ""
+def all_gpu_totals(snapshot: Snapshot) -> GpuTotalsView | None:
+    """GPUs of all nodes, where all pods are seen."""
+    return gpu_totals_view(count_gpus(snapshot, GpuTypeCache().of_nodes(snapshot.nodes)))
 
 
 def view_frames(found: ApiObjects) -> Iterator[GangPut | NodePut | QueuePut]:
@@ -374,11 +291,3 @@ def _seconds(text: object) -> float:
         return parse_time(str(text)) if text else 0.0
     except InvalidObject:
         return 0.0
-
-
-def _key(frame: GangPut | NodePut | QueuePut) -> str:
-    if isinstance(frame, GangPut):
-        return f"g {frame.view.key}"
-    if isinstance(frame, NodePut):
-        return f"n {frame.view.metadata.name}"
-    return f"q {frame.view.metadata.name}"

@@ -25,7 +25,7 @@ from gpusched.base.clock import Clock, SystemClock
 from gpusched.base.errors import ApiError, ConfigError, GpuschedError, UsageError
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, connection_choice
 from gpusched.cli.inspect import cluster_reader
-from gpusched.cli.inspect.listing.view_of_api import ApiView
+from gpusched.cli.inspect.live.api_view import ApiView
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.observe.endpoints import only_for_this_machine

@@ -12,7 +12,7 @@ from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ApiError, GpuschedError
 from gpusched.base.limits import EVICTION_WINDOW_S
-from gpusched.cli.inspect.listing.view_of_api import ApiView
+from gpusched.cli.inspect.live.api_view import ApiView
 from gpusched.cli.inspect.live.screen.picture import ClusterPicture
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient

@@ -15,8 +15,8 @@ from gpusched.base.clock import SystemClock
 from gpusched.base.errors import InvariantBroken
 from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, connection_choice
 from gpusched.cli.inspect import cluster_reader
-from gpusched.cli.inspect.listing.view_of_api import ApiView
 from gpusched.cli.inspect.listing.view_source import SOURCES
+from gpusched.cli.inspect.live.api_view import ApiView
 from gpusched.cli.inspect.live.followed_cluster import FollowedCluster
 from gpusched.cli.inspect.live.screen.picture import VIEWS, ScreenChoice
 from gpusched.cli.inspect.live.screen.views import draw_frame
