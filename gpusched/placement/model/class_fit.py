@@ -224,6 +224,20 @@ class ClassFit:
         fits = self.fits if within is None else np.where(within, self.fits, 0)
         return int(np.minimum(fits, most).sum())
 
+    def count_beside(self, rows: Ints, spare: Ints) -> int:
+        """How many pods fit in all where no more may be taken of some rows.
+
+        Args:
+            rows: of which no more may be taken, some of them more than once perhaps.
+            spare: amounts that may be, shape (rows, resources).
+        """
+        if self.request.missing or not rows.size:
+            return int(self.fits.sum())
+        fits = self.fits.copy()
+        beside = how_many_fit(spare[:, self.request.columns], self.request.amounts)
+        np.minimum.at(fits, rows, beside)
+        return int(fits.sum())
+
     def count_fitting_by_domain(
         self, domain: Ints, count: int, *, most: int, within: Bools | None = None
     ) -> list[int]:

@@ -140,12 +140,34 @@ def _place_beside_reservations(
     if reserved is None:
         return None
     statement.rollback(before)
-    with reservations.exclude_reserved_room(gang, statement):
-        elsewhere = place_ignoring_reservations(session, gang, statement)
-    if elsewhere is None and reservations.find_conflict(gang, statement) is None:
-        return None
-    statement.rollback(before)
+    if _may_fit_beside(session, reservations, gang, statement):
+        with reservations.exclude_reserved_room(gang, statement):
+            elsewhere = place_ignoring_reservations(session, gang, statement)
+        if elsewhere is None and reservations.find_conflict(gang, statement) is None:
+            return None
+        statement.rollback(before)
     return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, reserved))
+
+
+def _may_fit_beside(
+    session: Session, reservations: Reservations, gang: Gang, statement: Statement
+) -> bool:
+    """Whether room that is not reserved may be enough for a gang: a bound that looks for no place.
+
+    Args:
+        session: in which it is to start.
+        reservations: of the session.
+        gang: that waits.
+        statement: without a place for it.
+    """
+    if statement.evictions or gang.placed or any(each.pod_class.share for each in gang.pod_sets):
+        return True
+    rows, spare = reservations.spare_room(gang)
+    found = sum(
+        min(len(each.pods), session.class_info(each.pod_class).class_fit.count_beside(rows, spare))
+        for each in gang.pod_sets
+    )
+    return found >= gang.members_at_start
 
 
 def _refusal_by_windows(

@@ -21,7 +21,7 @@ import numpy as np
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.arrays.columns import Bools, Ints
-from gpusched.base.limits import RESERVATION_WORK_MAX
+from gpusched.base.limits import COLUMN_MAX, RESERVATION_WORK_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import AvailabilityProfile, Reservation
 from gpusched.session.backfill.earliest_start import (
@@ -65,6 +65,8 @@ class Reservations:
         self.turns: dict[GangKey, WaitingTurn] = {}
         """Turns of those that were blocked in a turn of theirs."""
         self.reserved_gangs: list[ReservedGang] = []
+        self._spare: dict[tuple[int, ...], tuple[Ints, Ints]] = {}
+        """Answers of ``spare_room`` by the ``id`` of those who have the room, while it is the same."""
         self._pools = ReservationPools(
             session.cache.equivalence, per_pool, session.snapshot.limits.reservations
         )
@@ -81,11 +83,16 @@ class Reservations:
     def _reset(self) -> None:
         self._known_forecast: ReleaseForecast | None = None
         self._start_cache = StartCache(self.session.cache.equivalence)
-        self._pools.forget_reserved_gangs()
+        self._forget_reserved_gangs()
         self._profile: AvailabilityProfile | None = None
         self._running: dict[str, list[tuple[Gang, Release]]] = {}
         self.reserved_gangs = []
         self._strict = []
+
+    def _forget_reserved_gangs(self) -> None:
+        """Forget what depends on who has reservations."""
+        self._pools.forget_reserved_gangs()
+        self._spare.clear()
 
     @property
     def _forecast(self) -> ReleaseForecast:
@@ -203,6 +210,7 @@ class Reservations:
         end = self.walltimes.end_if_started_now(gang)
         room = self._forecast.release_of_placed(gang, places, end)
         (self.profile.start if sign > 0 else self.profile.forget)(room)
+        self._spare.clear()
         for reserved in self.reserved_gangs:
             if reserved.reservation.start < end:
                 reserved.change_spare_room(room.rows, room.amounts, sign=-sign)
@@ -234,7 +242,7 @@ class Reservations:
         if gone is None:
             return
         self.reserved_gangs.remove(gone)
-        self._pools.forget_reserved_gangs()
+        self._forget_reserved_gangs()
         for reserved in self.reserved_gangs:
             if gone.reservation.is_active_at(reserved.reservation.start):
                 reserved.change_spare_room(gone.reservation.rows, gone.reservation.amounts, sign=1)
@@ -264,6 +272,7 @@ class Reservations:
             self._enter_reservation(reserved)
         elif strict:
             self._strict.append(StrictFifoHead(gang, self._order[gang.key], search.feasible_rows))
+            self._spare.clear()
         return reserved
 
     def _find_reservation(
@@ -357,7 +366,7 @@ class Reservations:
                     entered.reservation.rows, entered.reservation.amounts, sign=-1
                 )
         self.reserved_gangs.append(entered)
-        self._pools.forget_reserved_gangs()
+        self._forget_reserved_gangs()
 
     def _may_reserve_more(self, usable: Bools) -> bool:
         return self._work.left > 0 and self._pools.has_room_for_one(usable, self.reserved_gangs)
@@ -452,6 +461,32 @@ class Reservations:
             yield
         finally:
             node_usage.count_as_used({})
+
+    def spare_room(self, gang: Gang) -> tuple[Ints, Ints]:
+        """What a gang may take at most where room is reserved for those before it.
+
+        Args:
+            gang: that is to start now; nobody leaves for it.
+
+        Returns:
+            Rows, of which some may be told more than once, and amounts on each; int64, shapes (rows,) and (rows, resources).
+        """
+        binding: list[ReservedGang | StrictFifoHead] = [*self._binding_gangs(gang)]
+        binding += self._strict_heads_before(gang)
+        who = tuple(map(id, binding))
+        if who not in self._spare:
+            width = self.session.snapshot.nodes.allocatable.shape[1]
+            rows, room = [np.zeros(0, dtype=np.int64)], [np.zeros((0, width), dtype=np.int64)]
+            for each in binding:
+                if isinstance(each, ReservedGang):
+                    rows.append(each.reservation.rows)
+                    held = each.requested_columns[:, :width]
+                    room.append(np.where(held, each.slack[:, :width], COLUMN_MAX))
+                else:
+                    rows.append(np.flatnonzero(each.usable))
+                    room.append(np.zeros((len(rows[-1]), width), dtype=np.int64))
+            self._spare[who] = (np.concatenate(rows), np.concatenate(room))
+        return self._spare[who]
 
     @contextmanager
     def own_reservation(self, gang: Gang) -> Iterator[bool]:

@@ -1,0 +1,39 @@
+"""Room beside what is reserved: where its amounts say that it is too little, no search finds a place there."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpusched.session.backfill import reservation_guard
+from gpusched.session.backfill.reservation_guard import place_ignoring_reservations
+from tests.session.state.kept_histories import KeptHistory
+from tests.session.state.wide_histories import WideHistory
+
+bound = reservation_guard._may_fit_beside
+
+
+@pytest.mark.parametrize("history", [KeptHistory, WideHistory])
+def test_no_gang_finds_a_place_for_which_the_room_is_said_not_to_suffice(monkeypatch, history):
+    """Given random histories, whenever the bound rules a gang out, then placing it beside the reserved room fails."""
+    said = {True: 0, False: 0}
+
+    def checked(session, reservations, gang, statement):
+        found = bound(session, reservations, gang, statement)
+        said[found] += 1
+        if not found:
+            mark = statement.checkpoint()
+            with reservations.exclude_reserved_room(gang, statement):
+                assert place_ignoring_reservations(session, gang, statement) is not None
+            statement.rollback(mark)
+        return found
+
+    monkeypatch.setattr(reservation_guard, "_may_fit_beside", checked)
+    for seed in range(40):
+        played = history(seed)
+        for _ in range(3):
+            decision = played.settle()
+            played.pass_time(decision)
+            assert not played.decide().faults
+            played.change()
+    assert said[False] > 5
+    assert said[True] > 5
