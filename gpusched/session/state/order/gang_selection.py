@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Any, Final, NamedTuple
+from typing import Any
 
 import attrs
 
@@ -21,6 +21,15 @@ from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.order.kept_orders import GangOrder, KeptOrders, in_order, sort_key
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.room_totals import GangRoom, RoomTotals
+from gpusched.session.state.order.tenant_looks import (
+    HEAD_DIVISOR,
+    KeptLooks,
+    LookBasis,
+    TenantLook,
+    choose,
+    first_within_share,
+    same_names,
+)
 from gpusched.session.state.order.work_budget import (
     GangCosts,
     Tenant,
@@ -32,9 +41,6 @@ from gpusched.session.state.order.work_budget import (
     work_limits,
 )
 
-_HEAD_DIVISOR: Final = 4
-"""A fourth of a tenant's share is for the gangs that are first in line, in every session."""
-
 
 class KeptSelection:
     """What is known of selections from session to session."""
@@ -45,6 +51,7 @@ class KeptSelection:
         """The last round of each tenant, with the gangs that it is about."""
         self.room = RoomTotals()
         self.orders = KeptOrders()
+        self.looks = KeptLooks()
 
     def is_about(self, begun: TenantRound, tenant: Tenant, gangs: Sequence[Gang]) -> bool:
         """Whether a round names these very gangs, so that none came, went or changed since."""
@@ -71,6 +78,7 @@ class _TenantBacklog:
         presses: whether some of those that are left press.
         same: whether the rounds before were about the same gangs.
         rests: whether only its head and what is new are looked at.
+        look: that says who is chosen and who is left; None where something else was found since.
     """
 
     tenant: Tenant
@@ -83,6 +91,7 @@ class _TenantBacklog:
     presses: bool = False
     same: bool = False
     rests: bool = False
+    look: TenantLook | None = None
 
 
 class GangSelection:
@@ -139,6 +148,7 @@ class GangSelection:
                 gangs = self._waiting[tenant]
                 self._backlogs[tenant] = self._build_backlog(tenant, gangs, shares[tenant], begun)
         self._kept.orders.forget_others(tuple(self._backlogs))
+        self._kept.looks.forget_others(tuple(self._backlogs))
         if self._backlogs:
             self._defer_overtakers()
         self.for_room: AbstractSet[GangKey] = frozenset().union(
@@ -224,7 +234,7 @@ class GangSelection:
         """Units of this session for each tenant; of one that rests only what its head may cost, the rest is others'."""
         shares = work_by_tenant(asked, self._most)
         resting = {
-            tenant: max(1, share // _HEAD_DIVISOR)
+            tenant: max(1, share // HEAD_DIVISOR)
             for tenant, share in shares.items()
             if tenant in rounds and rounds[tenant].rests and asked[tenant] > share
         }
@@ -257,7 +267,7 @@ class GangSelection:
     ) -> _TenantBacklog:
         if not tenant.namespace:
             ordered = in_order(gangs, self._order_keys)
-            chosen, _ = _first_within_share(ordered, self._gang_costs(), share)
+            chosen, _ = first_within_share(ordered, self._gang_costs(), share)
             return _TenantBacklog(tenant, gangs, (), _by_key(chosen), frozenset(), [], before)
         same = self._kept.is_about(before, tenant, gangs)
         begins = not before.left and not before.rests
@@ -279,38 +289,13 @@ class GangSelection:
     ) -> _TenantBacklog:
         """Who is looked at in a round that begins, or after a change in the middle of one."""
         order = self._order_of(tenant, gangs)
-        costs, ordered, units = self._gang_costs(), order.ordered, share
-        head, _ = _first_within_share(ordered, costs, share // _HEAD_DIVISOR)
-        chosen_head = [] if before.cut else head
-        if chosen_head:
-            units -= share // _HEAD_DIVISOR
-        pressing = self._pressing(order, before)
-        unseen = order.gangs_not_in(before.looked_at)
-        gone = {gang.key for gang in chosen_head}
-        found = _choose(
-            (gang for gang in unseen.in_turn if gang.key not in gone),
-            order.in_turn(pressing - gone),
-            before,
-            costs,
-            units,
-            shared=bool(pressing),
-        )
-        gone.update(gang.key for gang in found.chosen)
-        left: Sequence[GangKey] = unseen.keys_in_turn
-        if not unseen.names.issuperset(pressing):
-            left = [gang.key for gang in order.in_turn(pressing | unseen.names)]
-        if not unseen.names.isdisjoint(gone) or not pressing.isdisjoint(gone):
-            left = [key for key in left if key not in gone]
+        pressing = frozenset(self._pressing(order, before))
+        basis = LookBasis(order, before, share, self._nodes, self._evicts, pressing)
+        look = self._kept.looks.find(tenant, basis, self._gang_costs)
         return _TenantBacklog(
-            tenant,
-            gangs,
-            [gang.key for gang in head],
-            _by_key((*chosen_head, *found.chosen)),
-            found.for_room,
-            left,
-            before,
-            found.presses,
-        )
+            tenant, gangs, look.head, dict(look.chosen), look.for_room, look.left, before,
+            look.presses, look=look,
+        )  # fmt: skip
 
     def _continue_round(
         self,
@@ -334,18 +319,22 @@ class GangSelection:
         chosen_head: list[Gang] = []
         units = share
         if not before.cut:
-            units -= share // _HEAD_DIVISOR
+            units -= share // HEAD_DIVISOR
             heads = (there[key] for key in head)
-            chosen_head, _ = _first_within_share(heads, costs, share // _HEAD_DIVISOR)
+            chosen_head, _ = first_within_share(heads, costs, share // HEAD_DIVISOR)
         late = {gang.key for gang in chosen_head} - before.looked_at
         if late:  # they were put off, and wait with the others, too
             waiting = [key for key in waiting if key not in late]
         nearest = [there[key] for key in waiting]
         if not before.presses:
-            nearest, _ = _first_within_share(nearest, self._gang_costs(), share)
-        ordered = in_order([*nearest, *fresh], self._order_keys)
+            nearest, _ = first_within_share(nearest, self._gang_costs(), share)
+        if before.presses:  # all that are left
+            names = chain(waiting, (gang.key for gang in fresh))
+            ordered = self._order_of(tenant, gangs).in_turn(names)
+        else:
+            ordered = in_order([*nearest, *fresh], self._order_keys)
         pressing = {gang.key for gang in ordered if self._presses(gang, before)} - before.in_vain
-        found = _choose(
+        found = choose(
             (gang for gang in ordered if gang.key not in before.looked_at),
             [gang for gang in ordered if gang.key in pressing],
             before,
@@ -427,6 +416,7 @@ class GangSelection:
             return
         for key, gang in sorted(line.chosen.items()):
             if sort_key(gang, self._order_keys) > bar:
+                line.look = None
                 del line.chosen[key]
                 if key not in line.left:
                     line.left = [key, *line.left]
@@ -451,10 +441,23 @@ class GangSelection:
     def _round_after(self, line: _TenantBacklog) -> TenantRound:
         if not line.tenant.namespace:
             return TenantRound(*line.tenant)
+        look = line.look
+        if look is None or not line.same:
+            return self._work_out_round_after(line)
+        turns = (
+            frozenset(look.for_room & self._put_back),
+            frozenset(look.chosen.keys() & self._put_off),
+        )
+        if turns not in look.after:
+            look.keep_after(turns, self._work_out_round_after(line))
+        return look.after[turns]
+
+    def _work_out_round_after(self, line: _TenantBacklog) -> TenantRound:
         cut = [line.chosen[key] for key in sorted(line.chosen.keys() & self._put_off)]
         back = line.for_room & self._put_back - line.before.looked_at
-        looked_at = _without_names(
-            _with_names(line.before.looked_at, line.chosen), self._put_off | back
+        gone = self._put_off | back
+        looked_at = _with_names(
+            _without_names(line.before.looked_at, gone), line.chosen.keys() - gone
         )
         known = _with_names(line.before.known, _with_places_to_find(line.chosen) - self._put_off)
         if not line.same:
@@ -469,7 +472,7 @@ class GangSelection:
         return TenantRound(
             *line.tenant,
             head=tuple(line.head),
-            left=tuple(left),
+            left=same_names(left, line.before.left),
             looked_at=looked_at,
             known=known,
             cut=bool(cut),
@@ -512,73 +515,3 @@ def _without_names(names: frozenset[GangKey], gone: AbstractSet[GangKey]) -> fro
 
 def _with_places_to_find(gangs: Mapping[GangKey, Gang]) -> set[GangKey]:
     return {key for key, gang in gangs.items() if asks_for_place(gang)}
-
-
-class _Choice(NamedTuple):
-    """Who of those that wait is looked at, who of them for room alone, and whether some press who are not."""
-
-    chosen: list[Gang]
-    for_room: AbstractSet[GangKey]
-    presses: bool
-
-
-def _choose(
-    unseen: Iterable[Gang],
-    pressing: Sequence[Gang],
-    before: TenantRound,
-    costs: GangCosts,
-    units: int,
-    *,
-    shared: bool,
-) -> _Choice:
-    """In turn whom the round has not looked at, where it is not paused, and with half of the units those that press.
-
-    Of those that press those come first that have had no turn in the round, then those that have waited for another
-    one since an earlier change: however often something changes, everybody's turn comes. Whoever was looked at and presses
-    no more has had its turn.
-
-    Args:
-        unseen: whom the round has not looked at, in the order of their turns.
-        pressing: those that press, in the order of their turns.
-        before: how far the round has come.
-        costs: of gangs.
-        units: that they may cost together.
-        shared: whether half of the units is for those that press.
-    """
-    left: AbstractSet[GangKey] = frozenset()
-    if any(gang.key in before.looked_at for gang in pressing):
-        left = frozenset(before.left)
-
-    def turns_had(gang: Gang) -> int:
-        key = gang.key
-        if key in before.in_vain:
-            return 2
-        return 0 if key not in before.looked_at else 1 if key in left else 2
-
-    in_turn: list[Gang] = []
-    if not before.paused:
-        part = units // 2 if shared else units
-        in_turn, over = _first_within_share(unseen, costs, part)
-        units += over - part
-    gone = {gang.key for gang in in_turn}
-    first = [gang for gang in pressing if gang.key not in gone]
-    chosen, _ = _first_within_share(sorted(first, key=turns_had), costs, max(0, units))
-    return _Choice(
-        chosen=[*in_turn, *chosen],
-        for_room=frozenset(gang.key for gang in chosen if gang.key in before.known),
-        presses=len(chosen) < len(first),
-    )
-
-
-def _first_within_share(
-    gangs: Iterable[Gang], costs: GangCosts, share: int
-) -> tuple[list[Gang], int]:
-    """The first of them that cost no more than the share together, and one at least; and what they leave of it."""
-    chosen: list[Gang] = []
-    for gang in gangs:
-        left = share - costs.units_for(gang)
-        if chosen and left < 0:
-            break
-        chosen.append(gang)
-        share = left
-    return chosen, share

@@ -59,9 +59,8 @@ class GangOrder:
 
     def in_turn(self, names: Iterable[GangKey]) -> list[Gang]:
         """Those of some gangs that are among these, in the order of their turns."""
-        places = self.places
-        found = sorted(places[name] for name in names if name in places)
-        return [self.ordered[place] for place in found]
+        places = map(self.places.get, names)
+        return [self.ordered[place] for place in sorted([p for p in places if p is not None])]
 
 
 _ANSWERS_MAX: Final = 4
