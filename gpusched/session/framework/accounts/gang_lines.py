@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from heapq import merge
-from itertools import chain
+from itertools import chain, compress, count
+from operator import is_not
 from typing import NamedTuple
 
 from gpusched.api.meta.identity import GangKey
@@ -175,8 +176,10 @@ class KeptLines:
     """Lines as the last session had them, from which those of the next are made."""
 
     def __init__(self) -> None:
+        self._last: tuple[Gang, ...] = ()
+        """Gangs of the last snapshot."""
         self._shown: dict[int, Gang] = {}
-        """Gangs of the last snapshot by ``id``, in its order; kept, so that no other gets its ``id``."""
+        """The same by ``id``, in any order; kept, so that no other gets its ``id``."""
         self._seen: dict[int, Gang] = {}
         """What the session saw in their place, where that was another object; by the same ``id``."""
         self._changeable: dict[int, Gang] = {}
@@ -203,12 +206,12 @@ class KeptLines:
             without_overdue: a gang without pods that did not come in time; itself where there are none.
             as_seen: a gang as the session sees it.
         """
-        now = dict(zip(map(id, shown), shown, strict=True))
-        before, self._shown = self._shown, now
-        gone = [before[number] for number in before.keys() - now.keys()]
-        fresh = [now[number] for number in now.keys() - before.keys()]
+        gone, fresh = _changes(self._last, shown)
+        self._last = shown
         for gang in gone:
+            del self._shown[id(gang)]
             self._changeable.pop(id(gang), None)
+        self._shown.update((id(gang), gang) for gang in fresh)
         self._changeable.update((id(gang), gang) for gang in fresh if may_differ(gang))
         moved = self._look_again(rests_on, without_overdue, as_seen)
         seen = self._seen
@@ -219,7 +222,7 @@ class KeptLines:
         self._mend_lines(gone, fresh, moved)
         gangs = shown
         if seen:
-            gangs = tuple([seen.get(number, gang) for number, gang in now.items()])
+            gangs = tuple([seen.get(id(gang), gang) for gang in shown])
         return GangLines(gangs, self._by_key, self._lines)
 
     def _look_again(
@@ -266,6 +269,19 @@ class KeptLines:
                 lines[key] = GangLine(key, tuple(stay), gangs)
             else:
                 lines.pop(key, None)
+
+
+def _changes(before: tuple[Gang, ...], now: tuple[Gang, ...]) -> tuple[list[Gang], list[Gang]]:
+    """Gangs that are not there any more as the same object, and those that were not: what both begin and end with is left out."""
+    most = min(len(before), len(now))
+    first = next(compress(count(), map(is_not, before, now)), most)
+    backwards = map(is_not, reversed(before), reversed(now))
+    last = next(compress(count(), backwards), most)
+    last = min(last, most - first)
+    there = {id(gang): gang for gang in before[first : len(before) - last]}
+    here = {id(gang): gang for gang in now[first : len(now) - last]}
+    gone = [there[number] for number in there.keys() - here.keys()]
+    return gone, [here[number] for number in here.keys() - there.keys()]
 
 
 def is_startable(gang: Gang) -> bool:

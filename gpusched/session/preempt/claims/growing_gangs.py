@@ -56,9 +56,9 @@ class GrowingGangs:
         self._starting = starting
         queues = list(victims.queues)
         self._only = queues[0] if len(queues) == 1 else ""
-        self._minima = self._waiting_minima(waiting)
         gangs = started_gangs(session).values() if starting else session.gangs
         growing = [gang for gang in gangs if self._can_grow(gang)]
+        self._minima = self._waiting_minima(waiting) if growing else {}
         of_queue = Counter(gang.queue for gang in growing)
         self._claimants = {
             gang.key: claimants

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from itertools import chain
-from typing import Any
+from operator import attrgetter
+from typing import Any, Final
 
 import attrs
 
@@ -325,15 +326,16 @@ class GangSelection:
         late = {gang.key for gang in chosen_head} - before.looked_at
         if late:  # they were put off, and wait with the others, too
             waiting = [key for key in waiting if key not in late]
-        nearest = [there[key] for key in waiting]
-        if not before.presses:
-            nearest, _ = first_within_share(nearest, self._gang_costs(), share)
-        if before.presses:  # all that are left
-            names = chain(waiting, (gang.key for gang in fresh))
-            ordered = self._order_of(tenant, gangs).in_turn(names)
+        if before.presses:
+            order = self._order_of(tenant, gangs)
+            ordered, more = order.in_turn(chain(waiting, map(_key_of, fresh))), waiting[:0]
+            pressing = self._pressing(order, before).intersection(map(_key_of, ordered))
         else:
-            ordered = in_order([*nearest, *fresh], self._order_keys)
-        pressing = {gang.key for gang in ordered if self._presses(gang, before)} - before.in_vain
+            left_ones = (there[key] for key in waiting)
+            nearest, _ = first_within_share(left_ones, self._gang_costs(), share)
+            ordered, more = in_order([*nearest, *fresh], self._order_keys), waiting[len(nearest) :]
+            pressing = {gang.key for gang in ordered if self._presses(gang, before)}
+        pressing -= before.in_vain
         found = choose(
             (gang for gang in ordered if gang.key not in before.looked_at),
             [gang for gang in ordered if gang.key in pressing],
@@ -349,15 +351,9 @@ class GangSelection:
             if gang.key not in gone and (gang.key in pressing or gang.key not in before.looked_at)
         ]
         return _TenantBacklog(
-            tenant,
-            gangs,
-            head,
-            _by_key((*chosen_head, *found.chosen)),
-            found.for_room,
-            [*left, *waiting[len(nearest) :]],
-            before,
-            found.presses,
-        )
+            tenant, gangs, head, _by_key((*chosen_head, *found.chosen)), found.for_room,
+            [*left, *more], before, found.presses,
+        )  # fmt: skip
 
     def _order_of(self, tenant: Tenant, gangs: Sequence[Gang]) -> GangOrder:
         return self._kept.orders.order_of(tenant, gangs, self._order_keys, self._equivalence)
@@ -497,6 +493,9 @@ class GangSelection:
             known=frozenset(_with_places_to_find(found)),
             cut=True,
         )
+
+
+_key_of: Final = attrgetter("key")
 
 
 def _by_key(gangs: Iterable[Gang]) -> dict[GangKey, Gang]:
