@@ -19,7 +19,7 @@ import yaml
 
 from gpusched.app import App, AppOptions
 from gpusched.base import errors, installed_files
-from gpusched.base.clock import Clock, LoopClock
+from gpusched.base.clock import EPOCH, Clock, LoopClock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT
 from gpusched.devcluster import cluster as devcluster
@@ -525,6 +525,7 @@ def play(spied, tmp_path, connections_matter):
         *,
         limit_s: float = 1200.0,
         freezing: bool = False,
+        epoch: float = EPOCH,
     ) -> World:
         async def main(clock: LoopClock) -> World:
             world = World(clock, tmp_path, over_http=connections_matter or freezing)
@@ -540,6 +541,8 @@ def play(spied, tmp_path, connections_matter):
 
         factory = (lambda: PausableLoop(limit_s=limit_s)) if freezing else None
         network = MemoryNetwork()  # HTTP, in bytes that no kernel delays
-        return run_virtual(main, limit_s=limit_s, network=network, loop_factory=factory)
+        return run_virtual(
+            main, limit_s=limit_s, epoch=epoch, network=network, loop_factory=factory
+        )
 
     return run

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from gpusched.api.meta.identity import parse_time
+from gpusched.base.clock import EPOCH
 from tests.behaviour.fuzz.foreign_kinds import install, make
 
 QUEUES = "queues.scheduling.gpusched.io"
@@ -306,7 +307,7 @@ def test_a_budget_is_charged_over_the_turn_of_its_period(sharded, case):
         before = 20 * 3600 - float(record["rolledOverGpuSeconds"])
         assert before == sum(8 * (turn - each) for each in begun)
 
-    sharded(story, "a", "b", limit_s=20_000)
+    sharded(story, "a", "b", epoch=EPOCH + 3600 - 300)  # five minutes before an hour is over
 
 
 def test_what_ends_while_nobody_holds_the_first_shard_is_charged(sharded):
