@@ -23,6 +23,7 @@ from gpusched.base import limits
 from gpusched.base.clock import Clock
 from gpusched.base.errors import ClusterUnreachable, GpuschedError, OutcomeUnknown
 from gpusched.io.client import credentials
+from gpusched.io.client.outage import ServerOutage
 from gpusched.io.client.responses import ApiResponse, api_error
 from gpusched.io.client.server_clock import ServerClock
 from gpusched.io.client.transport import (
@@ -52,6 +53,9 @@ class ApiClient:
 
     Not for several event loops. Requests beyond the pool's size wait for a connection within
     their timeout.
+
+    Attributes:
+        outage: who of those that follow kinds by this client cannot reach the server.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class ApiClient:
         self._reread_at = self._next_reread(access)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self._content_types: dict[str, dict[str, str]] = {}
+        self.outage = ServerOutage()
 
     @classmethod
     async def connect(

@@ -38,7 +38,9 @@ async def ensure_namespace(api: ApiClient, name: str, clock: Clock) -> None:
         except GpuschedError as error:
             if str(error) != told:
                 told = str(error)
-                _log.warning("the lease's namespace is not there yet; trying again", why=told)
+                _log.warning(
+                    "the lease's namespace cannot be made sure of yet; trying again", why=told
+                )
             await clock.sleep(_RETRY_S)
         else:
             return

@@ -51,6 +51,9 @@ __all__ = ["KindSpec", "Reflector"]
 Item = TypeVar("Item")
 
 _RESTORED: Final = "restored"
+_UNREACHABLE: Final = "unreachable"
+_BROKEN: Final = "broken"
+_OUTAGE: Final = (_UNREACHABLE, _BROKEN)
 _CHANGES: Final = frozenset({"ADDED", "MODIFIED", "DELETED"})
 
 _log = Logger(__name__)
@@ -199,6 +202,12 @@ class Reflector(Generic[Item]):
 
     async def run(self) -> None:
         """Follow the kind until cancelled."""
+        try:
+            await self._follow()
+        finally:
+            self._api.outage.note_return(self.kind.name)
+
+    async def _follow(self) -> None:
         while True:
             try:
                 end = await self._list_all() if self._list_wanted else await self._watch()
@@ -383,7 +392,7 @@ class Reflector(Generic[Item]):
         if isinstance(error, errors.Denied) and not self.kind.optional:
             says = str(explain_denied(error, DAEMON_ROLE))
         reason = {
-            errors.ClusterUnreachable: "unreachable",
+            errors.ClusterUnreachable: _UNREACHABLE,
             errors.Gone: "expired",
             errors.Denied: "denied",
             errors.NotFound: "not-found",
@@ -424,7 +433,7 @@ class Reflector(Generic[Item]):
         except WatchLineTooLong as error:
             end = _WatchEnd("line-too-long", str(error), relist=True)
         except errors.ClusterUnreachable as error:
-            end = _WatchEnd("broken", str(error))
+            end = _WatchEnd(_BROKEN, str(error))
         lasted_s = self._close_stream()
         self._cut_off = lasted_s < int(window) - 1
         if self._cut_off and lasted_s:
@@ -461,7 +470,7 @@ class Reflector(Generic[Item]):
                 if events % limits.WATCH_EVENTS_PER_TURN == 0:
                     await asyncio.sleep(0)  # noqa: TID251 - a turn, no time
         except errors.ClusterUnreachable as error:
-            return events, _WatchEnd("broken", str(error))
+            return events, _WatchEnd(_BROKEN, str(error))
         return events, _WatchEnd("window-over")
 
     def _apply(self, line: bytes) -> _WatchEnd | None:
@@ -503,7 +512,7 @@ class Reflector(Generic[Item]):
                     return None
         except errors.GpuschedError as error:
             self._note_defect(error)
-            return _WatchEnd("broken", str(error))
+            return _WatchEnd(_BROKEN, str(error))
         says = (
             f"the server's version of {self.kind.name} went back from {self._version} to "
             f"{page.resource_version}: its etcd was restored from a backup"
@@ -527,9 +536,12 @@ class Reflector(Generic[Item]):
     def _forget_failures(self) -> None:
         """The stream has lasted: what went wrong before is over."""
         self._backoff.succeeded()
-        if self._cause:
+        lost = self._api.outage.note_return(self.kind.name)
+        if lost is not None and lost > 1:
+            _log.info("the API server can be reached again", watches=lost)
+        elif self._cause and lost != 0:
             _log.info("watch works again", resource=self.kind.name)
-            self._cause = ""
+        self._cause = ""
 
     def _close_stream(self) -> float:
         """Seconds for which the stream was open; 0 if it never was."""
@@ -554,9 +566,13 @@ class Reflector(Generic[Item]):
             _log.debug("watch ended", resource=self.kind.name, reason=reason)
             return
         says = says or f"the watch of {self.kind.name} ended at once"
-        if says != self._cause:
-            _log.warning(says, resource=self.kind.name, reason=reason)
-            self._cause = says
+        if says == self._cause:
+            return
+        self._cause = says
+        cause = says.removeprefix(self.kind.path)
+        told = reason in _OUTAGE and not self._api.outage.note_loss(self.kind.name, cause)
+        write = _log.debug if told else _log.warning
+        write(says, resource=self.kind.name, reason=reason)
 
 
 def _ignore() -> None:

@@ -54,7 +54,7 @@ def until(process, words):
 def test_a_process_reloads_and_ends_in_order(daemon):
     """SIGHUP is answered, a change is seen without it, a bad one is refused, SIGTERM ends all."""
     process, file = daemon
-    until(process, "namespace is not there yet")
+    until(process, "namespace cannot be made sure of yet")
     process.send_signal(signal.SIGHUP)
     until(process, "the configuration asks for what is in force")
     file.write_text(SPREAD)

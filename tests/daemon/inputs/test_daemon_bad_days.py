@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import pytest
 import yaml
@@ -217,6 +218,34 @@ def test_no_server_at_the_start(play):
         await w.until(lambda: len(w.running("a")) == 1, within=120)
 
     play(scenario)
+
+
+def test_a_server_that_is_away_is_told_once_for_all_watches(play, caplog):
+    """Given a daemon with a score of watches, an outage and its end are a few lines of the log, not some for each."""
+    told = []
+
+    async def scenario(w):
+        await w.start(nodes=2)
+        w.daemon()
+        w.gang("a", 1)
+        await w.until(lambda: len(w.running("a")) == 1, within=120)
+        caplog.clear()
+        await w.unplug()
+        await w.clock.sleep(90)  # so long that the leadership is lost, and all is read again
+        await w.plug()
+        w.gang("b", 1)
+        await w.until(lambda: len(w.running("b")) == 1, within=120)
+        await w.clock.sleep(30)
+        told.extend(
+            record.getMessage() for record in caplog.records if "watch.reflector" in record.name
+        )
+
+    with caplog.at_level(logging.INFO, logger="gpusched"):
+        play(scenario)
+    assert sum("the stream broke" in line for line in told) == 1
+    assert sum("cannot connect to the API server" in line for line in told) == 2
+    assert told.count("the API server can be reached again") == 1
+    assert told.count("watch works again") == 0
 
 
 def test_no_definitions_at_the_start(play, tmp_path):
