@@ -66,6 +66,7 @@ class Conformance:
             return answers
 
         hooks.victim_filter(allows, for_all=each_allowed, alike=True)
+        hooks.monotone_claims()
 
 
 def _highest_priority(gang: Gang) -> int:

@@ -74,6 +74,7 @@ class Priority:
 
         if lines:
             hooks.victim_filter(may_pass, for_all=may_pass_each)
+            hooks.monotone_claims()  # it says nothing of claims across queues
 
         def key(gang: Gang) -> Key:
             return (0 if gang.queue in lines else -gang.priority,)

@@ -142,8 +142,13 @@ class VictimSearchState(FreeAmounts):
     def _reach(self) -> tuple[int, ...]:
         """No more than this is lost by all bundles of one row together, by column."""
         amounts = {each.loss.taken for each in self.bundles if each.loss.taken}
-        most = max(map(len, self._of_row.values()), default=0)
+        most = self.most_on_a_row
         return tuple(most * max(column) for column in zip(*amounts, strict=True))
+
+    @property
+    def most_on_a_row(self) -> int:
+        """How many bundles there are on one row at most."""
+        return max(map(len, self._of_row.values()), default=0)
 
     @cached_property
     def _rows_of_losses(self) -> dict[tuple[int, tuple[int, ...]], set[int]]:

@@ -37,6 +37,10 @@ VictimsOrder = Callable[[Gang, Sequence[Gang], str], Sequence[Key]]
 NodeScore = Callable[[PodClass, NodeRows], Ints | None]
 SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
+_OF_CLAIMS = frozenset(
+    {"quota_check", "reserve_check", "reclaim_check", "victim_filter", "reclaim_gate", "eviction_limits"}
+)  # fmt: skip
+"""Hooks that say whether a queue may take from others."""
 NO_EVICTION = "nobody is evicted for it"
 
 
@@ -70,6 +74,22 @@ class HookCalls:
         self.faults: list[str] = []
         self.unordered: dict[GangKey | str, str] = {}
         self._parts: Counter[tuple[str, str]] = Counter()
+        self._monotone: set[str] = set()
+
+    def monotone_claims(self) -> None:
+        """State of all that the plugin registers that equal claims of a queue may be judged together.
+
+        ``quota_check``, ``reserve_check``, ``reclaim_check``, ``victim_filter``, ``reclaim_gate`` and ``eviction_limits``
+        then refuse no ``reclaim`` that they allow where the claimant's queue and those above it hold more and others
+        less. They read of a claimant what ``gang_order`` may read that is ``alike``, and so of
+        a victim what such a ``victim_filter`` may.
+        """
+        self._monotone.add(self.plugin)
+
+    @property
+    def all_monotone(self) -> bool:
+        """Whether every plugin that judges claims has stated that it does so by amounts that only grow or shrink."""
+        return all(name in self._monotone for name, hook in self._parts if hook in _OF_CLAIMS)
 
     def _wrap_hook(
         self,

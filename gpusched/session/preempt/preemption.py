@@ -27,13 +27,14 @@ from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal, allo
 from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
+from gpusched.session.preempt.claims.claim_runs import ClaimRuns
 from gpusched.session.preempt.claims.claimant_class import (
     claimant_class,
     eligible_claimant,
     sizes_compared,
 )
 from gpusched.session.preempt.claims.claimants import claim_rules
-from gpusched.session.preempt.claims.giving_order import eviction_chunks, in_giving_order
+from gpusched.session.preempt.claims.giving_order import eviction_steps
 from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
 from gpusched.session.preempt.claims.session_starts import started_gangs
 from gpusched.session.preempt.claims.stability import ChainCheck
@@ -109,6 +110,10 @@ class Preemption:
         self._roles = RoleVictimSearch(
             session, self._victims, action=rules.action, budget_s=session.effort.budget_s
         )
+        self._runs = ClaimRuns(
+            session, self._victims, rules.action, chooser=self._chooser, chains=self._chain_check,
+            known=supposing is None and late is None,
+        )  # fmt: skip
         self._hopeless: dict[Hashable, tuple[int, int]] = {}
         """What was needed when nothing helped, and how many would have fitted; by the class of
         claimants, or with their length where only a trial or a claim told."""
@@ -329,7 +334,7 @@ class Preemption:
             if by_trial:
                 chosen = self._victims_by_trial(claimant, kind)
             else:
-                chosen = self._chooser.choose_victims(claimant, kind, need, wheres)
+                chosen = self._runs.choose_victims(claimant, kind, need, wheres)
                 if chosen is None and (refused or session.snapshot.nodes.shared):
                     # The cheapest may not go together; those in the order of policies may. And
                     # only a trial sees that shares leave a GPU together.
@@ -384,7 +389,7 @@ class Preemption:
         return False
 
     def _or_shares(
-        self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
+        self, claimant: Gang, kind: ClaimantClass, chosen: list[VictimGroup]
     ) -> list[VictimGroup]:
         """Victims that a model chose, or others that lose less, some of which hold shares of GPUs.
 
@@ -395,13 +400,13 @@ class Preemption:
             for gang in self._chooser.allowed_victims(claimant, kind)
             for member in gang.placed
         ):
-            return list(chosen)
+            return chosen
         found = self._victims_by_trial(claimant, kind)
 
         def rank(victims: Sequence[VictimGroup]) -> tuple[Any, ...]:
             return rank_of_loss(self._session, claimant, victims, self._rules.action)
 
-        return found if found is not None and rank(found) < rank(chosen) else list(chosen)
+        return found if found is not None and rank(found) < rank(chosen) else chosen
 
     def _victims_by_trial(self, claimant: Gang, kind: ClaimantClass) -> list[VictimGroup] | None:
         chooser, action = self._chooser, self._rules.action
@@ -424,13 +429,14 @@ class Preemption:
     ) -> _PreemptionResult:
         session = self._session
         self._placed_on_trial = True
-        if not self._policies_agree(claimant, kind, chosen):
+        joined = self._runs.joins(claimant, kind, chosen)
+        if not joined and not self._policies_agree(claimant, kind, chosen):
             return _PreemptionResult.REFUSED
         statement = session.statement()
         for part in chosen:
             for seat in part.seats:
                 session.evict(statement, part.gang, seat.member)
-        checks = (*session.hooks.quota_checks, *session.hooks.reserve_checks)
+        checks = () if joined else (*session.hooks.quota_checks, *session.hooks.reserve_checks)
         refused = first_refusal(checks, claimant).refuses
         if refused or place_minimum(session, claimant, statement) or not statement.assignments:
             statement.discard()
@@ -443,7 +449,7 @@ class Preemption:
             statement.discard()
             return _PreemptionResult.LEFT
         stable = session.hooks.stable.chains
-        unstable = self._unstable_victim(claimant, statement)
+        unstable = None if joined else self._unstable_victim(claimant, statement)
         if unstable is not None:
             statement.discard()
             self._exclude_unstable(claimant, kind, unstable)
@@ -465,6 +471,8 @@ class Preemption:
         self._victims.claimed(evictions, withdrawn)
         self._withdraw_starts(gang, withdrawn)
         self._evicted += len(evictions)
+        if not withdrawn:
+            self._runs.note_claim(session.nominations.nominated_places(gang))
         session.outcomes.refuse(
             gang,
             Reason.PREEMPTION_IN_PROGRESS,
@@ -550,11 +558,9 @@ class Preemption:
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True
         asked = self._session.view.minimum(claimant)
-        pools = self._session.queue_accounts.pools
-        victims = self._victims
-        chosen = in_giving_order(self._session, claimant, victims, chosen)
-        steps = [eviction_chunks(part, victims.running(part.gang), pools) for part in chosen]
-        chunks = [chunk for each in steps for chunk in each]
+        steps = eviction_steps(self._session, claimant, self._victims, chosen)
+        chosen = [part for part, _ in steps]
+        chunks = [chunk for _, some in steps for chunk in some]
 
         def passes(count: int) -> bool:
             proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))

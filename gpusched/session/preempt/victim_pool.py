@@ -18,7 +18,12 @@ from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.placement.victims.greedy_choice import VictimSearchState
-from gpusched.placement.victims.loss_limits import NO_LOSS, BundleLoss
+from gpusched.placement.victims.loss_limits import (
+    NO_LOSS,
+    BundleLoss,
+    LossLimits,
+    limits_hold,
+)
 from gpusched.placement.victims.lower_bound import (
     VictimLowerBound,
     claimants_that_fit_at_most,
@@ -141,6 +146,7 @@ class VictimTable:
         self._drafts: list[_Draft] = []
         self._ties: list[tuple[Any, ...]] = []
         self._without_devices = not devices.requests
+        self._all_alone = True
         self._alike: dict[
             Hashable,
             tuple[tuple[int, ...], tuple[int, ...], VictimRank, BundleLoss, list[int]],
@@ -158,6 +164,11 @@ class VictimTable:
                 for index, draft in enumerate(self._drafts)
             ],
         )
+
+    @property
+    def of_one_kind(self) -> bool:
+        """Whether all bundles are single pods that free, take and lose the same."""
+        return len(self._alike) == 1 and self.index.only_pods and self._all_alone
 
     # -- gangs -------------------------------------------------------------------------------
     def _enter_gangs(self, victims: Victims, gangs: Sequence[Gang]) -> None:
@@ -215,6 +226,7 @@ class VictimTable:
         if ends and len(running.seats) == 1 and not running.surplus and self._without_devices:
             self._enter_alone(running, source, tie)
             return
+        self._all_alone = False
         gang = running.gang
         group = self.groups[gang.key] = len(self.groups)
         first = len(self.members)
@@ -412,6 +424,13 @@ class VictimPool:
     def fixed(self) -> bool:
         """Whether keys of sources stay while victims leave, so that what is lost can be made least."""
         return self._field.sources < 2 or self._session.hooks.victim_orders_fixed
+
+    def loses_freely(self, limits: LossLimits) -> bool:
+        """Whether limits let each choice take what it likes of a node: all are of one kind, and so many may go."""
+        if not self._table.of_one_kind:
+            return False
+        loss, most = self._table.index.bundles[0].loss, self._field.most_on_a_row
+        return limits.empty or limits_hold(limits, [loss.of_gang(n) for n in range(most)])
 
     def refresh(self) -> None:
         """Take in what happened since the last claim; limits on losses are those of the accounts, renewed before."""

@@ -106,16 +106,30 @@ class VictimSelector:
         """Steps taken, in units of a few microseconds; bounded by the caller."""
 
     def choose_victims(
-        self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]
+        self,
+        claimant: Gang,
+        kind: ClaimantClass,
+        need: int,
+        areas: Sequence[NodeSet],
+        *,
+        freely: bool = False,
     ) -> list[VictimGroup] | None:
         """The cheapest victims over all areas; None when no area can be made to hold the gang.
 
         Areas whose bound by counting is not below the best known are not searched; of equals
         the first wins, as areas come in the order in which the gang wishes for them.
+
+        Args:
+            claimant: one of its class.
+            kind: the class.
+            need: members that must fit.
+            areas: where.
+            freely: limits on losses are not asked for anew: they are known to be in nobody's way.
         """
         self._tables.clear()
         # Nothing moves while areas are compared: policies are asked once for all of them.
-        self.loss_accounts(claimant, kind).renew_limits(claimant)
+        if not freely:
+            self.loss_accounts(claimant, kind).renew_limits(claimant)
         if len(areas) == 1:
             return self._choose_in_one_node_set(claimant, kind, need, areas[0])
         bounds: list[tuple[VictimLowerBound, int]] = []
@@ -155,6 +169,17 @@ class VictimSelector:
             return None
         best = self._solve_for_cheaper(pool, need, choice, alone=True) or choice
         return None if best is None else pool.victim_groups(best)
+
+    def loses_freely(self, claimant: Gang, kind: ClaimantClass) -> bool:
+        """Whether limits on losses, as accounts stand, are in the way of no choice in the one area there is."""
+        stages = [stage for (of, _), stage in self._stages.items() if of == kind]
+        if len(stages) != 1 or not stages[0].every:
+            return False
+        accounts = self.loss_accounts(claimant, kind)
+        before = accounts.limits
+        accounts.renew_limits(claimant)
+        limits, accounts.limits = accounts.limits, before
+        return stages[0].pool.loses_freely(limits)
 
     def _is_promising(
         self,

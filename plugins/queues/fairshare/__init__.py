@@ -180,3 +180,4 @@ def _register_reclaim(
     hooks.victim_preference(preferred, for_all=preferences, alike=True)
     hooks.eviction_limits(limits)
     hooks.reclaim_gate(may_go)
+    hooks.monotone_claims()

@@ -126,9 +126,19 @@ class Quota:
         hooks.eviction_limits(limits)
         hooks.quota_check(lambda gang: check(gang, view.allocated))
         hooks.reserve_check(lambda gang: check(gang, view.staying))
+        _state_monotone(hooks, view)
         hooks.stop_check(
             lambda gang: check_drained(gang, view), queues=lambda node: drains_by_budget(node, view)
         )
+
+
+def _state_monotone(hooks: Hooks, view: View) -> None:
+    """Not where a queue has a guarantee, of which what is kept free grows and shrinks, or tells users apart."""
+    if not any(
+        node.guarantee.items or node.queue.user_limits or node.queue.budget is not None
+        for node in view.queues()
+    ):
+        hooks.monotone_claims()
 
 
 def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:

@@ -57,6 +57,17 @@ def in_giving_order(
     return [part for _, some in sorted(near.items(), reverse=True) for part in ordered(some, 0)]
 
 
+def eviction_steps(
+    session: Session, claimant: Gang, victims: Victims, parts: Iterable[VictimGroup]
+) -> list[tuple[VictimGroup, list[Chunk]]]:
+    """Parts in the order in which their queues give, each with the steps in which it goes."""
+    pools = session.queue_accounts.pools
+    return [
+        (part, eviction_chunks(part, victims.running(part.gang), pools))
+        for part in in_giving_order(session, claimant, victims, parts)
+    ]
+
+
 def eviction_chunks(
     part: VictimGroup, running: RunningGang | None, pools: NodePoolAccounts | None = None
 ) -> list[Chunk]:

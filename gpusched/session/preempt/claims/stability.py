@@ -115,6 +115,12 @@ class ChainCheck:
                     return each.victim
         return None
 
+    def may_claim_again(self, gang: Gang) -> bool:
+        """Whether others may be evicted for a gang once it has left as a whole and was made again."""
+        self._lowest.refresh()
+        remade = remade_gang(gang, gang.placed)
+        return any(rule.allow(remade) for rule in claim_rules(self._session, self._lowest))
+
     def gangs_that_stay(self, claimant: Gang, queue: Sequence[RunningGang]) -> list[Gang]:
         """Gangs that are as a victim that stays since the last claim, so that no claim with them would be kept.
 
@@ -189,10 +195,13 @@ class ChainCheck:
         if self._waiting is None:
             session = self._session
             first: dict[Hashable, Gang] = {}
-            for gang in in_queue_order(session, preemption_claimants(session)):
-                if len(first) >= CLASSES_ASKED_MAX:
+            waiting = preemption_claimants(session)
+            classes = {gang.key: (gang.queue, placement_key(gang)) for gang in waiting}
+            most = min(CLASSES_ASKED_MAX, len(set(classes.values())))
+            for gang in in_queue_order(session, waiting) if waiting else ():
+                first.setdefault(classes[gang.key], gang)
+                if len(first) >= most:
                     break
-                first.setdefault((gang.queue, placement_key(gang)), gang)
             self._waiting = list(first.values())
         return self._waiting
 
