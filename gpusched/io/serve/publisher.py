@@ -41,8 +41,8 @@ from gpusched.view.model import DecisionView
 from gpusched.view.store import DECISIONS_KEPT
 
 _START: Final = (
-    "import json, sys; sys.path[:] = json.loads(sys.argv[1]); "
-    "from gpusched.io.serve.child import serve_view; serve_view(sys.argv[2])"
+    "import gc, json, sys; gc.disable(); sys.path[:] = json.loads(sys.argv[1]); "
+    "from gpusched.io.serve.child import serve_view; gc.freeze(); gc.enable(); serve_view(sys.argv[2])"
 )
 _PERIOD_S: Final = 0.2
 """Between two moments that are shown: what people see is never older than this and a session."""

@@ -21,10 +21,12 @@ from gpusched.base.clock import Clock
 from gpusched.io.serve.reviews import AccessRefused, RecentAnswers
 
 _START: Final = (
-    "import importlib, json, sys; sys.path[:] = json.loads(sys.argv[1]); "
+    "import gc, importlib, json, sys; gc.disable(); sys.path[:] = json.loads(sys.argv[1]); "
     "module, _, name = sys.argv[2].partition(':'); "
-    "getattr(importlib.import_module(module), name)(sys.argv[3])"
+    "answer = getattr(importlib.import_module(module), name); "
+    "gc.freeze(); gc.enable(); answer(sys.argv[3])"
 )
+"""As in ``cli.main``, what imports make is not looked through: a seventh of their time."""
 _KEPT_S: Final = 5.0
 _WAITING_MAX: Final = 8
 _ANSWER_MAX: Final = 1 << 26
