@@ -28,12 +28,12 @@ def test_no_gang_finds_a_place_for_which_the_room_is_said_not_to_suffice(monkeyp
         return found
 
     monkeypatch.setattr(reservation_guard, "_may_fit_beside", checked)
-    for seed in range(40):
+    for seed in range(12):
         played = history(seed)
         for _ in range(3):
             decision = played.settle()
             played.pass_time(decision)
             assert not played.decide().faults
             played.change()
-    assert said[False] > 5
-    assert said[True] > 5
+    assert said[False]
+    assert said[True]
