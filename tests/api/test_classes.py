@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import pickle
-import re
-from pathlib import Path
 
 import attrs
 import pytest
 
-import gpusched
 from gpusched.base import classes
 
 
@@ -148,15 +145,3 @@ def test_methods_are_compiled_when_they_are_called():
     assert all(
         was is not now for was, now in zip(before, (Fresh.__eq__, Fresh.__hash__), strict=True)
     )
-
-
-def test_classes_are_made_by_these_decorators():
-    """Attrs' own compile three methods for each class, which every start pays; actions are templates for authors."""
-    root = Path(gpusched.__file__).parent
-    own = {root / "base" / "classes.py", *(root / "actions").glob("*.py")}
-    slow = [
-        str(path.relative_to(root))
-        for path in root.rglob("*.py")
-        if path not in own and re.search(r"@attrs\.(frozen|define)\b", path.read_text("utf-8"))
-    ]
-    assert slow == [], "use gpusched.base.classes"

@@ -165,3 +165,15 @@ def test_a_circle_is_found_where_there_is_one(number: int) -> None:
     names = [f"m{each}" for each in range(number)]
     edges = {name: {names[(at + 1) % number]} for at, name in enumerate(names)}
     assert circles({**edges, "alone": {"m0"}}) == [names]
+
+
+def test_classes_are_made_by_the_decorators_of_base() -> None:
+    """Those of attrs compile three methods a class at each start; actions are templates for authors."""
+    own = ("gpusched.actions", "gpusched.base.classes", "gpusched_plugins")
+    slow = [
+        name
+        for name, source in modules().items()
+        if {("attrs", "frozen"), ("attrs", "define")} & source.attributes
+        and not name.startswith(own)
+    ]
+    assert slow == [], "use gpusched.base.classes"

@@ -14,11 +14,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
-import attrs
-
 from gpusched.api.gang.pod_group import GangTerms
 from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.resources import Resources
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.proposal import RECLAIM, Chunk, Proposal, allowed_victims
@@ -41,7 +40,7 @@ Path = tuple[str, ...]
 """Names of accounts of queues, from the leaf up."""
 
 
-@attrs.frozen(slots=True)
+@frozen(slots=True)
 class _Equal:
     """What equal claims have in common.
 
@@ -60,7 +59,7 @@ class _Equal:
     victims: tuple[tuple[RunningKind, Path], ...]
 
 
-@attrs.define(eq=False)
+@define(eq=False)
 class _Run:
     """Equal claims of which one was made.
 

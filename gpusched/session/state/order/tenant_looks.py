@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 import attrs
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import TenantRound
 from gpusched.session.state.order.kept_orders import GangOrder
@@ -56,7 +57,7 @@ class LookBasis(NamedTuple):
         )
 
 
-@attrs.define(slots=True, eq=False)
+@define(slots=True, eq=False)
 class TenantLook:
     """Whom of a tenant a session looks at.
 
