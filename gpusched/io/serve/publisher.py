@@ -58,6 +58,8 @@ _PORT_LINE_MAX: Final = 4096
 _ANSWER_MAX: Final = 1 << 26
 _PLAYED_S: Final = 150.0
 """Longer than a play takes."""
+_FIRST_SESSION_S: Final = 3.0
+"""So long the process that serves waits for a first session: its start would take a processor from the first bindings."""
 _log = Logger(__name__)
 
 
@@ -99,6 +101,8 @@ class ViewPublisher:
         self._head = head
         self._seen: SeenSession | None = None
         self._changed = asyncio.Event()
+        self._decides = asyncio.Event()
+        """A session was held."""
         self._decisions: deque[DecisionView] = deque(maxlen=DECISIONS_KEPT)
         self._reset = False
         self._played: asyncio.Future[PlayedStarts] | None = None
@@ -111,6 +115,7 @@ class ViewPublisher:
         """A session ended."""
         self._seen = seen
         self._changed.set()
+        self._decides.set()
 
     def decided(self, decision: DecisionView) -> None:
         """A decision was made or carried out; it is shown with the next moment."""
@@ -141,7 +146,10 @@ class ViewPublisher:
             self._played, self._starts_asked = None, False
 
     async def run(self) -> None:
-        """Serve until cancelled."""
+        """Serve until cancelled, from the first session on, or a little later where there is none."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_SESSION_S):
+                await self._decides.wait()
         pause = _RESTART_MIN_S
         while True:
             began = self._clock.monotonic()
