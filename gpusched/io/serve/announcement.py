@@ -85,14 +85,17 @@ class ViewAnnouncement:
             leading: whether it is ours to tell.
             url: of our view, empty while there is none.
         """
+        if not leading:
+            self._told = ""
+        asks = number % _READ_EACH == 0 or (leading and url != self._told)
+        if not asks or (leading and not url):
+            return
         try:
-            if not leading:
-                self._told = ""
-                if number % _READ_EACH == 0:
-                    self.leader = await self._read()
-            elif url and (url != self._told or number % _READ_EACH == 0):
+            if leading:
                 await self._write_address(url)
                 self._told = url
+            else:
+                self.leader = await self._read()
         except (GpuschedError, ValueError) as error:
             if str(error) != self._trouble:
                 self._trouble = str(error)

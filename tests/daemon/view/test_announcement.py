@@ -71,3 +71,24 @@ def test_an_address_of_another_machine_alone_is_not_passed_on_to(play, machine, 
         assert told.leader == known
 
     play(when)
+
+
+@pytest.mark.parametrize("leading", [False, True])
+def test_a_server_that_is_away_is_told_once(play, caplog, leading):
+    """Given a Lease that cannot be reached for a minute: one line says so, and the next trouble another."""
+
+    async def when(w):
+        await start(w)
+        told, url = await announcement(w), "http://10.0.0.7:8081"
+        await told.beat(0, leading=leading, url=url)
+        for _ in range(2):
+            await w.unplug()
+            for number in range(30):
+                await told.beat(number, leading=leading, url=url)
+            await w.plug()
+            for number in range(10):
+                await told.beat(number, leading=leading, url=url)
+
+    play(when)
+    lines = [record.getMessage() for record in caplog.records]
+    assert lines.count("people cannot find the view by its Lease") == 2
