@@ -29,6 +29,7 @@ from gpusched.api.queue.user_limits import user_accounts
 from gpusched.api.serializer.seal import Seal
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gang_counts import build_gang
+from gpusched.cache.gangs.counting.plain_pods import PlainPods, PlainTerms
 from gpusched.cache.gangs.expected_pods import (
     expected_pods_of,
     is_started_by_us,
@@ -102,6 +103,7 @@ class GangBuilder:
         self._workloads = workloads
         self._kinds_read = kinds_read
         self._schedulers = schedulers
+        self._plain = PlainPods(ledger, self._plain_terms)
         self.users_believed = True
         """Whether annotations that name users count."""
 
@@ -111,9 +113,9 @@ class GangBuilder:
         Where the object is gone that named queue and user, what was written on the pods with their
         binding says them: whoever deletes it gets no room in its queue by that.
         """
-        plain = self._build_plain_pod(key) if key.kind == "Pod" else None
-        if plain is not None:
-            return _countable_gangs((plain,))
+        members = self._members.get(key, {}) if key.kind == "Pod" else ()
+        if len(members) == 1 and (plain := self._plain.build(key, *members.values())) is not None:
+            return (plain,)
         gone = self._is_gone(key)
         gangs = []
         for gang in self._build_family(key):
@@ -148,20 +150,17 @@ class GangBuilder:
             ours = self._is_served(gang.queue, key.namespace) or self._seal().fits_binding(pod)
             yield EndedMember(pod, gang.queue if ours else DEFAULT_QUEUE, creator.user)
 
-    def _build_plain_pod(self, key: GangKey) -> Gang | None:
-        """A pod of which no other object tells anything, as thousands are; None for any other."""
-        pods = list(self._members.get(key, {}).values())
-        if len(pods) != 1:
-            return None
-        pod = pods[0]
-        if pod.owner is not None or pod.hold or pod.charge is not None:
-            return None
-        if pod.creator is not NO_CREATOR:
-            return None
-        namespace = self._namespaces.items.get(ObjectKey("", key.namespace))
+    def forget_terms(self) -> None:
+        """Objects that say something of plain pods may have changed."""
+        self._plain.forget()
+
+    def _plain_terms(self, pod: Pod) -> PlainTerms:
+        """What the objects around a pod say of it and all that are alike."""
+        namespace = self._namespaces.items.get(ObjectKey("", pod.namespace))
         spec = self._lone_pod_spec(pod, namespace.queue if namespace else "")
-        gang = build_gang(spec, pods, self._pod_places(pods))
-        return self._name_creator(self._charge_queue(gang), NO_CREATOR)
+        gang = self._name_creator(build_gang(spec, [pod], {}), NO_CREATOR)
+        served = self._is_served(gang.queue, pod.namespace)
+        return PlainTerms(gang.queue, gang.terms, gang.topology, gang.error, served, gang.accounts)
 
     def _is_gone(self, key: GangKey) -> bool:
         """Whether no object, or none that can be read, describes the gangs of a key."""

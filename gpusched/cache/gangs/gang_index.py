@@ -398,6 +398,7 @@ class GangIndex:
     def _recount(self, keys: Sequence[GangKey]) -> None:
         self._dirty.difference_update(keys)
         self._counted.update(keys)
+        self._builder.forget_terms()
         # Who leaves one family for another, as an orphan of its Job does, leaves before it is counted there.
         for key in sorted(keys, key=self._members.__contains__):
             before = self._families.pop(key, ())
