@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpusched.base.classes import frozen
@@ -76,9 +76,11 @@ class BundleIndex:
     def __init__(self, members: Sequence[EvictablePod], bundles: Sequence[VictimBundle]) -> None:
         self.members = members
         self.bundles = bundles
-        self.of_group: dict[int, list[int]] = {}
+        of_group: dict[int, list[int]] = {}
+        of_member: dict[int, list[int]] = {}
+        self.of_group: Mapping[int, Sequence[int]] = of_group
         """Numbers of bundles by group."""
-        self.of_member: dict[int, list[int]] = {}
+        self.of_member: Mapping[int, Sequence[int]] = of_member
         """Numbers of bundles by member."""
         self.of_row: dict[int, list[int]] = {}
         """Numbers of bundles by row of one of their members."""
@@ -88,29 +90,36 @@ class BundleIndex:
         """What is lost by each bundle when all its members leave with it."""
         self.draws: list[bool] = []
         """Whether a bundle takes anything from a limit."""
-        self.losses: list[int] = []
-        """The same number for bundles that lose the same, whatever gang they are of."""
-        numbers: dict[tuple[object, ...], int] = {}
-        of_loss: dict[int, int] = {}  # by id, as bundles hold them
         for number, bundle in enumerate(bundles):
-            self.of_group.setdefault(bundle.group, []).append(number)
-            loss = bundle.loss
-            known = of_loss.get(id(loss))
-            if known is None:
-                alike = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
-                known = of_loss[id(loss)] = numbers.setdefault(alike, len(numbers))
-            self.losses.append(known)
+            of_group.setdefault(bundle.group, []).append(number)
             if len(bundle.members) == 1:  # thousands of single pods
+                of_member.setdefault(bundle.members[0], []).append(number)
                 self._index_pod(number, bundle)
                 continue
             for m in bundle.members:
-                self.of_member.setdefault(m, []).append(number)
+                of_member.setdefault(m, []).append(number)
             rows = tuple(sorted({members[m].row for m in bundle.members} - {-1}))
             self.rows_of.append(rows)
             for row in rows:
                 self.of_row.setdefault(row, []).append(number)
             self.draws.append(bool(bundle.draws) or any(members[m].draws for m in bundle.members))
             self.costs.append(sum(members[m].cost for m in bundle.members) + bundle.extra)
+        self._look_at_all()
+
+    def _index_pod(self, number: int, bundle: VictimBundle) -> None:
+        member = self.members[bundle.members[0]]
+        if member.row >= 0:
+            self.rows_of.append((member.row,))
+            self.of_row.setdefault(member.row, []).append(number)
+        else:
+            self.rows_of.append(())
+        self.draws.append(bool(bundle.draws or member.draws))
+        self.costs.append(member.cost + bundle.extra)
+
+    def _look_at_all(self) -> None:
+        bundles = self.bundles
+        self.losses = _loss_numbers(bundles)
+        """The same number for bundles that lose the same, whatever gang they are of."""
         self.only_pods = all(len(bundle.members) == 1 for bundle in bundles)
         """Whether each bundle is of one pod."""
         self.kinds = {(bundle.source, bundle.rank) for bundle in bundles}
@@ -119,17 +128,65 @@ class BundleIndex:
         """Numbers of bundles of which nothing of the group stays."""
         self.dearest_first = sorted(range(len(bundles)), key=self.costs.__getitem__, reverse=True)
 
-    def _index_pod(self, number: int, bundle: VictimBundle) -> None:
-        m = bundle.members[0]
-        member = self.members[m]
-        self.of_member.setdefault(m, []).append(number)
-        if member.row >= 0:
-            self.rows_of.append((member.row,))
-            self.of_row.setdefault(member.row, []).append(number)
-        else:
-            self.rows_of.append(())
-        self.draws.append(bool(bundle.draws or member.draws))
-        self.costs.append(member.cost + bundle.extra)
+
+class PodIndex(BundleIndex):
+    """The same where each bundle, each group and each member is one pod, all with the same number.
+
+    Args:
+        members: that could leave, each on a node.
+        bundles: of these.
+        rows: of each, as ``rows_of`` has them.
+        costs, draws: of each bundle.
+    """
+
+    def __init__(
+        self,
+        members: Sequence[EvictablePod],
+        bundles: Sequence[VictimBundle],
+        *,
+        rows: list[tuple[int, ...]],
+        costs: list[int],
+        draws: list[bool],
+    ) -> None:
+        self.members, self.bundles = members, bundles
+        self.rows_of, self.costs, self.draws = rows, costs, draws
+        self.of_group = self.of_member = _Itself(len(members))
+        self.of_row = {}
+        for number, (row,) in enumerate(rows):
+            self.of_row.setdefault(row, []).append(number)
+        self._look_at_all()
+
+
+class _Itself(Mapping[int, Sequence[int]]):
+    """Numbers, each of itself alone."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def __getitem__(self, number: int) -> Sequence[int]:
+        if not 0 <= number < self._count:
+            raise KeyError(number)
+        return (number,)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(self._count))
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def _loss_numbers(bundles: Sequence[VictimBundle]) -> list[int]:
+    numbers: dict[tuple[object, ...], int] = {}
+    of_loss: dict[int, int] = {}  # by id, as bundles hold them
+    found = []
+    for bundle in bundles:
+        loss = bundle.loss
+        known = of_loss.get(id(loss))
+        if known is None:
+            alike = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+            known = of_loss[id(loss)] = numbers.setdefault(alike, len(numbers))
+        found.append(known)
+    return found
 
 
 @frozen(slots=True, eq=False)

@@ -393,7 +393,7 @@ class EvictionTrials:
         while found:
             found, later = False, list[EvictionStep]()
             for step in waiting:
-                taken = [accounts.taken_with(seat) for seat in step.seats]
+                taken = [accounts.taken_with(seat.member.pod.pod_class) for seat in step.seats]
                 loss = accounts.bundle_loss(step.gang, [taken])
                 if not may_go_next(accounts.limits, lost, loss):
                     if may_go_ever(accounts.limits, lost, loss):

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
+from gpusched.api.pod.pod import PodClass
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.loss_limits import (
     NO_LIMITS,
@@ -15,7 +16,6 @@ from gpusched.placement.victims.loss_limits import (
     LossRight,
 )
 from gpusched.session.framework.proposal import EvictionLimits, EvictionRight
-from gpusched.session.preempt.victims import CandidateVictim
 from gpusched.session.state.session import Session
 
 ROOT = "root"
@@ -165,9 +165,8 @@ class LossAccounts:
         return self._accounts.setdefault(queue, len(self._accounts))
 
     # -- what leaves -------------------------------------------------------------------------
-    def taken_with(self, seat: CandidateVictim) -> tuple[int, ...]:
-        """What is taken from the accounts of its queue when a member leaves, by column."""
-        pod_class = seat.member.pod.pod_class
+    def taken_with(self, pod_class: PodClass) -> tuple[int, ...]:
+        """What is taken from the accounts of its queue when a member of a class leaves, by column."""
         known = self._vectors.get(pod_class.digest)
         if known is None:
             known = self._vectors[pod_class.digest] = self._amount_vector(pod_class.charged)

@@ -32,6 +32,7 @@ from gpusched.placement.victims.lower_bound import (
 from gpusched.placement.victims.model import (
     BundleIndex,
     EvictablePod,
+    PodIndex,
     VictimBundle,
     VictimChoice,
     VictimRank,
@@ -39,6 +40,7 @@ from gpusched.placement.victims.model import (
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.pod_blocks import PodBlock, standing_blocks
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
@@ -96,6 +98,7 @@ class _BundleDraft(NamedTuple):
 _Draft = tuple[
     tuple[int, ...], int, int, tuple[int, ...], int, VictimRank, BundleLoss, bool
 ]  # as above
+_Alike = tuple[tuple[int, ...], tuple[int, ...], VictimRank, BundleLoss, list[int]]
 
 
 class VictimTable:
@@ -108,6 +111,7 @@ class VictimTable:
         ask: of one claimant; of claimants of several classes, whatever they ask for together.
         action: ``preempt`` or ``reclaim``.
         gangs: who may be a victim; policies agreed already.
+        blocks: the same by queue, where each of them is a pod alone.
         accounts: of the queues of all possible victims.
         devices: that claimants claim, where the table is used.
     """
@@ -123,6 +127,7 @@ class VictimTable:
         action: str,
         gangs: Iterable[Gang],
         accounts: LossAccounts,
+        blocks: Sequence[PodBlock] = (),
     ) -> None:
         self._session = session
         self._claimant = claimant
@@ -147,12 +152,14 @@ class VictimTable:
         self._ties: list[tuple[Any, ...]] = []
         self._without_devices = not devices.requests
         self._all_alone = True
-        self._alike: dict[
-            Hashable,
-            tuple[tuple[int, ...], tuple[int, ...], VictimRank, BundleLoss, list[int]],
-        ] = {}
+        self._alike: dict[Hashable, _Alike] = {}
         """What a pod that is a gang alone frees, takes and loses, its rank, and bundles of its queue; by kind."""
-        self._enter_gangs(victims, list(gangs))
+        known = self._enter_blocks(blocks) if blocks and self._without_devices else None
+        if known is not None:
+            self.index: BundleIndex = known
+            return
+        gangs = [gang for block in blocks for gang in block.gangs] if blocks else list(gangs)
+        self._enter_gangs(victims, gangs)
         ranked = sorted(range(len(self._ties)), key=self._ties.__getitem__)
         order = [0] * len(ranked)
         for rank, index in enumerate(ranked):
@@ -198,6 +205,43 @@ class VictimTable:
             self._first.setdefault(source, running.gang)
             tie = (ranks[preference], -running.gang.created, running.name_order)
             self._enter_bundles(running, source, tie=tie, ends=running.gang.key in ends)
+
+    def _enter_blocks(self, blocks: Sequence[PodBlock]) -> BundleIndex | None:
+        """As ``_enter_gangs``, queue by queue; None, and nothing is entered, where not all of a queue are alike."""
+        standing = standing_blocks(self._session.hooks, blocks, self._claimant, self._action)
+        if standing is None:
+            return None
+        found, orders = standing
+        bundles: list[VictimBundle] = []
+        rows: list[tuple[int, ...]] = []
+        costs: list[int] = []
+        draws: list[bool] = []
+        for block, source in found:
+            columns = block.columns
+            if not columns.gangs:
+                continue
+            self._first.setdefault(source, columns.gangs[0])
+            numbers = range(len(bundles), len(bundles) + len(columns.gangs))
+            alike = [self._find_alike(block.firsts[kind]) for kind in block.kinds]
+            of_kind = dict(zip(block.kinds, alike, strict=True))
+            self.members += block.pods({kind: each[:2] for kind, each in of_kind.items()})
+            self.parts += columns.parts
+            self.seats += columns.seats
+            self.gangs += columns.gangs
+            self.number.update(zip(columns.uids, numbers, strict=True))
+            self.groups.update(zip(columns.keys, numbers, strict=True))
+            alike[0][4].extend(numbers)
+            rows += columns.rows
+            costs += columns.costs
+            draws += columns.draws
+            each = (of_kind[kind] for kind in columns.kinds)
+            bundles += [
+                VictimBundle((number,), order, number, COST_OF_GANG, (), source, rank, loss)
+                for number, order, (_, _, rank, loss, _) in zip(
+                    numbers, orders[block.queue], each, strict=True
+                )
+            ]
+        return PodIndex(self.members, bundles, rows=rows, costs=costs, draws=draws)
 
     def source_key(self, source: int) -> Any:
         """Where a source stands now: the key of the gang that was entered first."""
@@ -256,18 +300,7 @@ class VictimTable:
         gang, seat = running.gang, running.seats[0]
         pod, number, group = seat.member.pod, len(self.members), len(self.groups)
         self.groups[gang.key] = group
-        about = gang.running_kind or (gang.queue, gang.priority, pod.pod_class.digest)
-        known = self._alike.get(about)
-        if known is None:
-            taken = self._accounts.taken_with(seat)
-            known = self._alike[about] = (
-                self._amounts_freed_by(pod.pod_class),
-                taken,
-                (gang.priority, _RANK_WHOLE_GANG),
-                self._accounts.pod_loss(gang, taken),
-                self.of_queue.setdefault(gang.queue, []),
-            )
-        frees, taken, rank, loss, of_queue = known
+        frees, taken, rank, loss, of_queue = self._find_alike(gang)
         self.number[pod.uid] = number
         self.seats.append(seat)
         self.gangs.append(gang)
@@ -277,13 +310,29 @@ class VictimTable:
         self._drafts.append(((number,), group, COST_OF_GANG, (), source, rank, loss, False))
         self._ties.append((*tie, -1))
 
+    def _find_alike(self, gang: Gang) -> _Alike:
+        """What is the same for all gangs of one pod that are equal to this one."""
+        pod_class = gang.placed[0].pod.pod_class
+        about = gang.running_kind or (gang.queue, gang.priority, pod_class.digest)
+        known = self._alike.get(about)
+        if known is None:
+            taken = self._accounts.taken_with(pod_class)
+            known = self._alike[about] = (
+                self._amounts_freed_by(pod_class),
+                taken,
+                (gang.priority, _RANK_WHOLE_GANG),
+                self._accounts.pod_loss(gang, taken),
+                self.of_queue.setdefault(gang.queue, []),
+            )
+        return known
+
     def _enter_member(self, gang: Gang, seat: CandidateVictim) -> None:
         pod = seat.member.pod
         self.number[pod.uid] = len(self.members)
         self.seats.append(seat)
         self.gangs.append(gang)
         frees = (*self._amounts_freed_by(pod.pod_class), *self._devices.freed_by(pod, seat.row))
-        taken = self._accounts.taken_with(seat)
+        taken = self._accounts.taken_with(seat.member.pod.pod_class)
         self.members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
 
     def _enter_bundle(
@@ -345,7 +394,7 @@ class VictimTable:
             draws = [wholes[parent], *(total for _ in seats)]
             draws += [limit for s in seats for limit in _limit_of(roles, s.member.pod.role)]
             members = tuple(sorted(self.number[seat.member.pod.uid] for seat in seats))
-            steps = [[self._accounts.taken_with(seat)] for seat in seats]
+            steps = [[self._accounts.taken_with(seat.member.pod.pod_class)] for seat in seats]
             loss = self._accounts.bundle_loss(running.gang, steps)
             bundle = made._replace(members=members, draws=tuple(draws), loss=loss)
             self._enter_bundle(running, bundle, (*tie, len(running.seats) + place))

@@ -24,6 +24,7 @@ from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_v
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.pod_blocks import PodBlock, PodBlocks
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.nodes.devices.device_columns import DeviceColumns, device_columns
@@ -101,6 +102,7 @@ class VictimSelector:
         self._accounts: dict[ClaimantClass, LossAccounts] = {}
         self._tables: dict[tuple[ClaimantClass, int], tuple[VictimTable, bool, int]] = {}
         """Tables of the claim that is looked at, for all its areas."""
+        self._blocks = PodBlocks(victims)
         self._budget = session.placement.time_budget_s
         self.work = 0
         """Steps taken, in units of a few microseconds; bounded by the caller."""
@@ -315,7 +317,11 @@ class VictimSelector:
     ) -> tuple[VictimTable, bool]:
         """Victims of so many gangs of the first queues, and whether none is left out."""
         ordered = self._queues_in_order(claimant)
-        gangs, taken_in = self._allowed_of_queues(claimant, kind, ordered, most=most)
+        gangs: Sequence[Gang] = ()
+        found = self._blocks_of_queues(claimant, kind, ordered, most=most)
+        if found is None:
+            gangs, taken_in = self._allowed_of_queues(claimant, kind, ordered, most=most)
+        blocks, taken_in = found or ([], taken_in)
         table = VictimTable(
             self._session,
             self._victims,
@@ -324,6 +330,7 @@ class VictimSelector:
             devices=devices,
             action=self._rules.action,
             gangs=gangs,
+            blocks=blocks,
             accounts=self.loss_accounts(claimant, kind),
         )
         return table, taken_in >= len(ordered)
@@ -377,6 +384,46 @@ class VictimSelector:
                 taken_in += 1
             gangs += allowed_victims(filters, claimant, asked, self._rules.action)
         return gangs, taken_in
+
+    def _blocks_of_queues(
+        self, claimant: Gang, kind: ClaimantClass, ordered: Sequence[str], *, most: int
+    ) -> tuple[list[PodBlock], int] | None:
+        """The same queue by queue; None where some are no pods alone, or policies tell those of a queue apart."""
+        hooks, may_be_victim = self._session.hooks, self._rules.may_be_victim
+        orders = (*hooks.victim_orders, *hooks.victim_preferences)
+        alike = all(each.alike for each in hooks.victim_filters) and all(
+            each.alike for each in orders
+        )
+        if self._rules.only_spare or kind in self._excluded or not alike:
+            return None
+        found: list[PodBlock] = []
+        gangs = taken_in = work = 0
+        while taken_in < len(ordered) and gangs < most:
+            asked: list[PodBlock] = []
+            count = 0
+            while taken_in < len(ordered) and gangs + count < most:
+                block = self._blocks.of_queue(ordered[taken_in])
+                if block is None or claimant.key in block.keys:
+                    return None
+                may = {may_be_victim(claimant, first) for first in block.firsts}
+                if len(may) > 1:
+                    return None
+                work, taken_in = work + block.size, taken_in + 1
+                if may.pop():
+                    asked.append(block)
+                    count += block.size
+            firsts = [first for block in asked for first in block.firsts]
+            allowed = allowed_victims(hooks.victim_filters, claimant, firsts, self._rules.action)
+            said = set(map(id, allowed))
+            for block in asked:
+                each = {id(first) in said for first in block.firsts}
+                if len(each) > 1:
+                    return None
+                if each.pop():
+                    found.append(block)
+                    gangs += block.size
+        self.work += work
+        return found, taken_in
 
     def _of_queue(self, claimant: Gang, kind: ClaimantClass, queue: str) -> list[Gang]:
         """Gangs of a queue that may be victims, before policies are asked."""

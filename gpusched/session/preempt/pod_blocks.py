@@ -1,0 +1,239 @@
+"""Victims that are a pod each, in columns by queue: worked out once a session, taken over by tables of all claimants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import compress
+from typing import Any, TypeVar
+
+from gpusched.api.gang.running_kind import RunningKind
+from gpusched.api.meta.identity import UID, GangKey
+from gpusched.base.classes import frozen
+from gpusched.cache.gangs.gang import Gang
+from gpusched.placement.victims.model import EvictablePod
+from gpusched.session.framework.hooks import Hooks
+from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
+from gpusched.session.preempt.victims import (
+    COST_OF_GANG,
+    CandidateVictim,
+    RunningGang,
+    Victims,
+)
+
+T = TypeVar("T")
+Amounts = tuple[tuple[int, ...], tuple[int, ...]]
+"""What a pod frees and what is taken with it, by column."""
+
+
+@frozen(slots=True, eq=False)
+class PodColumns:
+    """Those of a block that have not left, in columns.
+
+    Attributes:
+        parts: what each could lose.
+        kinds: numbers of their kinds.
+        ranks: places among those of the block that cost the same: the youngest first.
+        rows: of their nodes, as a bundle has them.
+        costs: of their leaving.
+    """
+
+    parts: list[RunningGang]
+    gangs: list[Gang]
+    seats: list[CandidateVictim]
+    uids: list[UID]
+    keys: list[GangKey]
+    kinds: list[int]
+    ranks: list[int]
+    rows: list[tuple[int, ...]]
+    costs: list[int]
+    draws: list[bool]
+
+    def only(self, stays: Sequence[bool]) -> PodColumns:
+        """Those of them that stay."""
+
+        def left(column: Sequence[T]) -> list[T]:
+            return list(compress(column, stays))
+
+        return PodColumns(
+            left(self.parts), left(self.gangs), left(self.seats), left(self.uids), left(self.keys),
+            left(self.kinds), left(self.ranks), left(self.rows), left(self.costs), left(self.draws),
+        )  # fmt: skip
+
+
+class PodBlock:
+    """Gangs of one queue, each of them a pod that runs and may leave.
+
+    Args:
+        gangs: all of the queue, by key, those included that left.
+        kinds: numbers of their kinds, which are in the order of the first of each.
+        running: what each could lose; None for those that left.
+    """
+
+    def __init__(
+        self,
+        gangs: Sequence[Gang],
+        kinds: Sequence[int],
+        running: Sequence[RunningGang | None],
+    ) -> None:
+        self.gangs = gangs
+        self.queue = gangs[0].queue
+        self.size = len(gangs)
+        self.keys = {gang.key for gang in gangs}
+        self.firsts: list[Gang] = []
+        """The first gang of each kind, of which policies are asked."""
+        for gang, kind in zip(gangs, kinds, strict=True):
+            if kind == len(self.firsts):
+                self.firsts.append(gang)
+        staying = [
+            (part, kind) for part, kind in zip(running, kinds, strict=True) if part is not None
+        ]
+        parts = [part for part, _ in staying]
+        ties = [(-part.gang.created, part.name_order) for part in parts]
+        ranks = [0] * len(ties)
+        for rank, number in enumerate(sorted(range(len(ties)), key=ties.__getitem__)):
+            ranks[number] = rank
+        seats = [part.seats[0] for part in parts]
+        self._columns = PodColumns(
+            parts,
+            [part.gang for part in parts],
+            seats,
+            [seat.member.pod.uid for seat in seats],
+            [part.gang.key for part in parts],
+            [kind for _, kind in staying],
+            ranks,
+            [(seat.row,) for seat in seats],
+            [seat.cost + COST_OF_GANG for seat in seats],
+            [bool(seat.budgets) for seat in seats],
+        )
+        self._left: set[UID] = set()
+        self.kinds = sorted(set(self._columns.kinds))
+        """Numbers of the kinds of those that stay."""
+        self._pods: tuple[Mapping[int, Amounts], list[EvictablePod]] = ({}, [])
+
+    def drop(self, uid: UID) -> None:
+        """A pod has left."""
+        self._left.add(uid)
+
+    @property
+    def columns(self) -> PodColumns:
+        """Of those that stay."""
+        if self._left:
+            left = self._left
+            self._columns = self._columns.only([uid not in left for uid in self._columns.uids])
+            self.kinds = sorted(set(self._columns.kinds))
+            self._left, self._pods = set(), ({}, [])
+        return self._columns
+
+    def pods(self, amounts: Mapping[int, Amounts]) -> list[EvictablePod]:
+        """Pods that stay, as a search has them, with these amounts by kind."""
+        columns = self.columns
+        if self._pods[0] != amounts:
+            made = []
+            for seat, kind in zip(columns.seats, columns.kinds, strict=True):
+                frees, taken = amounts[kind]
+                made.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
+            self._pods = (amounts, made)
+        return self._pods[1]
+
+
+def standing_blocks(
+    hooks: Hooks, blocks: Sequence[PodBlock], claimant: Gang, action: str
+) -> tuple[list[tuple[PodBlock, int]], dict[str, list[int]]] | None:
+    """Blocks with the numbers of their sources, and places among equals by queue.
+
+    None where policies tell those of a queue apart, or let some of all not be stopped.
+    """
+    firsts = [gang for block in blocks for gang in block.firsts]
+    keys = victim_sort_keys(hooks.victim_orders, claimant, firsts, action)
+    preferences = victim_sort_keys(hooks.victim_preferences, claimant, firsts, action)
+    sources: dict[Any, int] = {}
+    found: list[tuple[PodBlock, int]] = []
+    standing: dict[Any, list[PodBlock]] = {}
+    place = 0
+    for block in blocks:
+        key, preference = keys[place], preferences[place]
+        for _ in block.firsts:
+            if keys[place] != key or preferences[place] != preference:
+                return None
+            place += 1
+        if key is None:
+            continue  # nobody knows where it stands: it is no victim
+        stands = ("" if hooks.victim_orders_fixed else block.queue, key)
+        source = sources.setdefault(stands, len(sources))
+        if preference is not None:
+            found.append((block, source))
+            standing.setdefault(preference, []).append(block)
+    asked = [gang for block, _ in found for gang in block.columns.gangs]
+    if len(allowed_victims(hooks.stop_filters, claimant, asked, action)) < len(asked):
+        return None
+    return found, orders_of_blocks(standing[preference] for preference in sorted(standing))
+
+
+def orders_of_blocks(standing: Iterable[Sequence[PodBlock]]) -> dict[str, list[int]]:
+    """Places of gangs among equals, by queue.
+
+    Args:
+        standing: blocks that stand together, the first to go first.
+    """
+    orders: dict[str, list[int]] = {}
+    first = 0
+    for blocks in standing:
+        if len(blocks) == 1:
+            orders[blocks[0].queue] = [first + rank for rank in blocks[0].columns.ranks]
+        else:
+            merged = sorted(
+                (-part.gang.created, part.name_order, number, place)
+                for number, block in enumerate(blocks)
+                for place, part in enumerate(block.columns.parts)
+            )
+            for block in blocks:
+                orders[block.queue] = [0] * len(block.columns.parts)
+            for order, (_, _, number, place) in enumerate(merged, first):
+                orders[blocks[number].queue][place] = order
+        first += sum(block.size for block in blocks)
+    return orders
+
+
+class PodBlocks:
+    """Blocks of all queues, for one session.
+
+    Args:
+        victims: of the session.
+    """
+
+    def __init__(self, victims: Victims) -> None:
+        self._victims = victims
+        self._known: dict[str, PodBlock | None] = {}
+        self._of_pod: dict[UID, PodBlock] = {}
+        self._seen_log = len(victims.log)
+
+    def of_queue(self, queue: str) -> PodBlock | None:
+        """Victims of a queue; None where one of them is no pod alone, or there are none."""
+        self._follow()
+        if queue not in self._known:
+            self._known[queue] = self._find(list(self._victims.of_queue(queue)))
+        return self._known[queue]
+
+    def _follow(self) -> None:
+        """Take in who left."""
+        log = self._victims.log
+        for uid in log[self._seen_log :]:
+            block = self._of_pod.get(uid)
+            if block is not None:
+                block.drop(uid)
+        self._seen_log = len(log)
+
+    def _find(self, gangs: list[Gang]) -> PodBlock | None:
+        kinds: dict[RunningKind, int] = {}
+        numbers, running = [], []
+        for gang in gangs:
+            kind = gang.running_kind
+            if kind is None or not gang.terms.preemptible:
+                return None
+            numbers.append(kinds.setdefault(kind, len(kinds)))
+            running.append(self._victims.running(gang))
+        if not gangs:
+            return None
+        block = PodBlock(gangs, numbers, running)
+        self._of_pod.update(dict.fromkeys(block.columns.uids, block))
+        return block
