@@ -39,6 +39,11 @@ class LossRight:
         """What ``above`` says, by account."""
         return dict(self.above)
 
+    @cached_property
+    def returns_of(self) -> Mapping[int, tuple[int, ...]]:
+        """What ``returns`` says, by account."""
+        return dict(self.returns)
+
 
 @frozen(slots=True)
 class LossLimits:
@@ -264,8 +269,10 @@ def _right_holds(
 ) -> bool:
     if not is_freed(right.frees, lost):
         return False
-    for account, over in right.above:
-        inside = [each for each in losses if each.side == side and account in each.accounts]
+    ours = [each for each in losses if each.side == side]
+    for account in sorted({a for each in ours for a in each.accounts} & right.above_of.keys()):
+        over = right.above_of[account]
+        inside = [each for each in ours if account in each.accounts]
         for judged in sorted({each.judged for each in inside}):
             alike = [each for each in inside if each.judged == judged]
             if not any(
@@ -274,7 +281,7 @@ def _right_holds(
                 for column in judged
             ):
                 return False
-    return _stays_gone(right, [each for each in losses if each.side == side], lost)
+    return _stays_gone(right, ours, lost)
 
 
 def _stays_gone(
@@ -285,7 +292,8 @@ def _stays_gone(
     for each in losses if right.returns else ():
         gangs.setdefault(each.gang, []).append(each)
     for _, parts in sorted(gangs.items()):
-        own = [(a, over) for a, over in right.returns if a in parts[0].accounts]
+        known = right.returns_of
+        own = [(a, known[a]) for a in parts[0].accounts if a in known]
         if own and not any(
             _lost_amount(lost, account, column) - sum(each.taken[column] for each in parts)
             < over[column]

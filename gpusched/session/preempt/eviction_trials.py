@@ -25,7 +25,7 @@ from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
-from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.pools.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,

@@ -26,7 +26,7 @@ from gpusched.placement.victims.search import (
 )
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.preempt.incoming_sub_groups import with_sub_groups
-from gpusched.session.preempt.loss_accounts import LossAccounts
+from gpusched.session.preempt.pools.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
 from gpusched.session.preempt.victim_selection import record_victim_search
 from gpusched.session.preempt.victims import Victims

@@ -39,8 +39,8 @@ from gpusched.placement.victims.model import (
 )
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
-from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.pod_blocks import PodBlock, standing_blocks
+from gpusched.session.preempt.pools.loss_accounts import LossAccounts
+from gpusched.session.preempt.pools.pod_blocks import PodBlock, standing_blocks
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
@@ -494,11 +494,11 @@ class VictimPool:
         for number, left in enumerate(self._victims.left):
             self._field.left[number] = left
         touched = self._session.node_usage.touched_rows
-        rows = sorted(set(touched[self._seen_rows :]))
+        rows = sorted(self._field.free.keys() & set(touched[self._seen_rows :]))
         self._seen_rows = len(touched)
-        for row in rows:
-            free = self._session.node_usage.free_on(row, self._request.columns)
-            self._field.set_free(row, [*free.tolist(), *self._devices.free_devices(row)])
+        amounts = self._session.node_usage.free_amounts(rows, self._request.columns).tolist()
+        for row, free in zip(rows, amounts, strict=True):
+            self._field.set_free(row, [*free, *self._devices.free_devices(row)])
 
     def lower_bound(self, need: int) -> VictimLowerBound | None:
         """What any choice costs at least; None when there is none, and the field knows its reach."""

@@ -23,8 +23,8 @@ from gpusched.placement.victims.model import VictimChoice
 from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_victims
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
-from gpusched.session.preempt.loss_accounts import LossAccounts
-from gpusched.session.preempt.pod_blocks import PodBlock, PodBlocks
+from gpusched.session.preempt.pools.loss_accounts import AmountsAbove, LossAccounts
+from gpusched.session.preempt.pools.pod_blocks import PodBlock, PodBlocks
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.nodes.devices.device_columns import DeviceColumns, device_columns
@@ -102,6 +102,7 @@ class VictimSelector:
         self._accounts: dict[ClaimantClass, LossAccounts] = {}
         self._tables: dict[tuple[ClaimantClass, int], tuple[VictimTable, bool, int]] = {}
         """Tables of the claim that is looked at, for all its areas."""
+        self._above = AmountsAbove(session)
         self._blocks = PodBlocks(victims)
         self._budget = session.placement.time_budget_s
         self.work = 0
@@ -344,7 +345,8 @@ class VictimSelector:
         known = self._accounts.get(kind)
         if known is None:
             queues = self._rules.queues(claimant)
-            known = LossAccounts(self._session, claimant, self._rules.action, queues)
+            action, above = self._rules.action, self._above
+            known = LossAccounts(self._session, claimant, action, queues, above)
             self._accounts[kind] = known
         return known
 
@@ -394,7 +396,7 @@ class VictimSelector:
         alike = all(each.alike for each in hooks.victim_filters) and all(
             each.alike for each in orders
         )
-        if self._rules.only_spare or kind in self._excluded or not alike:
+        if self._rules.only_spare or not alike:
             return None
         found: list[PodBlock] = []
         gangs = taken_in = work = 0
@@ -409,9 +411,10 @@ class VictimSelector:
                 if len(may) > 1:
                     return None
                 work, taken_in = work + block.size, taken_in + 1
-                if may.pop():
-                    asked.append(block)
-                    count += block.size
+                left = self._without_excluded(block, kind) if may.pop() else None
+                if left is not None:
+                    asked.append(left)
+                    count += left.size
             firsts = [first for block in asked for first in block.firsts]
             allowed = allowed_victims(hooks.victim_filters, claimant, firsts, self._rules.action)
             said = set(map(id, allowed))
@@ -433,15 +436,23 @@ class VictimSelector:
         asked = [
             gang for gang in gangs if gang.key != claimant.key and may_be_victim(claimant, gang)
         ]
+        return self._not_excluded(asked, kind, queue)
+
+    def _not_excluded(self, gangs: list[Gang], kind: ClaimantClass, queue: str) -> list[Gang]:
         excluded = self._excluded.get(kind)
-        if excluded is not None:
-            kept = excluded.kept.get(queue)
-            asked = [
-                gang
-                for gang in asked
-                if gang.key not in excluded.gangs and (kept is None or gang.key in kept)
-            ]
-        return asked
+        if excluded is None:
+            return gangs
+        kept = excluded.kept.get(queue)
+        return [
+            gang
+            for gang in gangs
+            if gang.key not in excluded.gangs and (kept is None or gang.key in kept)
+        ]
+
+    def _without_excluded(self, block: PodBlock, kind: ClaimantClass) -> PodBlock | None:
+        """Those of a queue that are victims still, None where there are none."""
+        gangs = self._not_excluded(block.gangs, kind, block.queue)
+        return block if len(gangs) == block.size else self._blocks.find(gangs)
 
     # -- the solver --------------------------------------------------------------------------
     def _solve_for_cheaper(

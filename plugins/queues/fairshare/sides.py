@@ -11,6 +11,7 @@ from gpusched.plugin import Resources, View
 
 Names = tuple[str, ...]
 _Found = tuple[tuple["Side", ...], tuple[tuple[str, Resources], ...]]
+_Limits = tuple[tuple[str, Resources], ...]
 
 
 @attrs.frozen(slots=True)
@@ -41,6 +42,8 @@ class Sides:
         self._view = view
         self._shares = shares
         self._known: dict[tuple[Names, Names, Names, Names], _Found] = {}
+        self._limits: dict[tuple[Names, Names, Names], tuple[_Limits, _Limits]] = {}
+        """What levels deserve and are due; the same objects for all claimants that meet the same ones."""
 
     def of_path(self, path: Names, queues: Names, names: Names, others: Names) -> _Found:
         """Sides for a claimant, and what queues on them keep.
@@ -81,8 +84,16 @@ class Sides:
         names: Names,
         others: Names,
     ) -> Side:
+        levels = tuple(sorted({name for chain in leaves.values() for name in chain}))
+        about = (levels if mine else (), names, others)
+        known = self._limits.get(about)
+        if known is None:
+            known = self._limits[about] = self._limits_of(*about)
+        return Side(mine, frozenset(leaves), *known)
+
+    def _limits_of(self, levels: Names, names: Names, others: Names) -> tuple[_Limits, _Limits]:
         shares, deserved, entitled = self._shares, [], []
-        for level in sorted({name for chain in leaves.values() for name in chain}) if mine else ():
+        for level in levels:
             stated = {
                 name: amount
                 for name in (*names, *others)
@@ -92,7 +103,7 @@ class Sides:
                 deserved.append((level, Resources.of(stated)))
             due = {name: shares.entitled(level, name) for name in (*names, *others)}
             entitled.append((level, Resources.of(due)))
-        return Side(mine, frozenset(leaves), tuple(deserved), tuple(entitled))
+        return tuple(deserved), tuple(entitled)
 
 
 def levels_below_common_ancestor(

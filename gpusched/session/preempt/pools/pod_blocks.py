@@ -48,7 +48,7 @@ class PodColumns:
     costs: list[int]
     draws: list[bool]
 
-    def only(self, stays: Sequence[bool]) -> PodColumns:
+    def keep_rows(self, stays: Sequence[bool]) -> PodColumns:
         """Those of them that stay."""
 
         def left(column: Sequence[T]) -> list[T]:
@@ -71,7 +71,7 @@ class PodBlock:
 
     def __init__(
         self,
-        gangs: Sequence[Gang],
+        gangs: list[Gang],
         kinds: Sequence[int],
         running: Sequence[RunningGang | None],
     ) -> None:
@@ -119,7 +119,7 @@ class PodBlock:
         """Of those that stay."""
         if self._left:
             left = self._left
-            self._columns = self._columns.only([uid not in left for uid in self._columns.uids])
+            self._columns = self._columns.keep_rows([uid not in left for uid in self._columns.uids])
             self.kinds = sorted(set(self._columns.kinds))
             self._left, self._pods = set(), ({}, [])
         return self._columns
@@ -211,7 +211,10 @@ class PodBlocks:
         """Victims of a queue; None where one of them is no pod alone, or there are none."""
         self._follow()
         if queue not in self._known:
-            self._known[queue] = self._find(list(self._victims.of_queue(queue)))
+            block = self.find(list(self._victims.of_queue(queue)))
+            self._known[queue] = block
+            if block is not None:
+                self._of_pod.update(dict.fromkeys(block.columns.uids, block))
         return self._known[queue]
 
     def _follow(self) -> None:
@@ -223,7 +226,8 @@ class PodBlocks:
                 block.drop(uid)
         self._seen_log = len(log)
 
-    def _find(self, gangs: list[Gang]) -> PodBlock | None:
+    def find(self, gangs: list[Gang]) -> PodBlock | None:
+        """Gangs of one queue as a block, which does not follow who leaves; None as above."""
         kinds: dict[RunningKind, int] = {}
         numbers, running = [], []
         for gang in gangs:
@@ -232,8 +236,4 @@ class PodBlocks:
                 return None
             numbers.append(kinds.setdefault(kind, len(kinds)))
             running.append(self._victims.running(gang))
-        if not gangs:
-            return None
-        block = PodBlock(gangs, numbers, running)
-        self._of_pod.update(dict.fromkeys(block.columns.uids, block))
-        return block
+        return PodBlock(gangs, numbers, running) if gangs else None

@@ -26,6 +26,62 @@ _Over = tuple[int, tuple[int, ...]]
 """An account, and by column how much it holds above its limits."""
 
 
+class AmountsAbove:
+    """How much queues hold above limits: worked out once for all claimants whose limits are the same.
+
+    Args:
+        session: looked at as it will be.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[
+            tuple[int, tuple[str, ...], int], tuple[_Above, list[Resources], list[tuple[int, ...]]]
+        ] = {}
+        """What queues are held to, what they held, and how much above it was; by the first's id."""
+
+    def by_column(
+        self, above: _Above, judging: tuple[str, ...], width: int
+    ) -> list[tuple[int, ...]]:
+        """Amounts of each queue, 0 where it does not name a resource; the same list where nothing moved.
+
+        Args:
+            above: queues, and amounts above which each gives.
+            judging: resources of the first columns.
+            width: columns, of which those behind ``judging`` are 0.
+        """
+        about = (id(above), judging, width)
+        staying, known = self._session.view.staying, self._known.get(about)
+        held = [staying(queue) for queue, _ in above]
+        if known is None:
+            over = [
+                _amounts_above(limits, now, judging, width)
+                for (_, limits), now in zip(above, held, strict=True)
+            ]
+        else:
+            _, before, over = known
+            moved = [
+                number
+                for number, (now, was) in enumerate(zip(held, before, strict=True))
+                if now is not was and now != was
+            ]
+            over = list(over) if moved else over
+            for number in moved:
+                over[number] = _amounts_above(above[number][1], held[number], judging, width)
+        self._known[about] = (above, held, over)
+        return over
+
+
+def _amounts_above(
+    limits: Resources, held: Resources, judging: Sequence[str], width: int
+) -> tuple[int, ...]:
+    over = [0] * width
+    for name, amount in limits.items:
+        if name in judging:
+            over[judging.index(name)] = max(0, held.get(name) - amount)
+    return tuple(over)
+
+
 class LossAccounts:
     """Accounts of all queues that a claimant's victims may be of, and the limits on them.
 
@@ -37,10 +93,16 @@ class LossAccounts:
         claimant: one of its class; policies are asked about it.
         action: ``preempt`` or ``reclaim``.
         queues: of all possible victims.
+        above: what queues hold above limits, for claimants of the session.
     """
 
     def __init__(
-        self, session: Session, claimant: Gang, action: str, queues: Iterable[str]
+        self,
+        session: Session,
+        claimant: Gang,
+        action: str,
+        queues: Iterable[str],
+        above: AmountsAbove,
     ) -> None:
         self._session = session
         self._action = action
@@ -54,10 +116,11 @@ class LossAccounts:
         self._vectors: dict[str, tuple[int, ...]] = {}
         self._gangs: dict[GangKey, int] = {}
         self._losses: dict[tuple[str, tuple[int, ...]], BundleLoss] = {}
+        self._above = above
         self._over: dict[
-            tuple[int, int, str], tuple[_Above, list[Resources], tuple[_Over, ...]]
+            tuple[int, int, str], tuple[_Above, list[tuple[int, ...]], tuple[_Over, ...]]
         ] = {}
-        """By place in the limits: what queues were held to, what they held, and how much above it was."""
+        """By place in the limits: what queues were held to, and how much above it they held."""
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
         """Whether policies say all that they ask for in amounts."""
         self.limits = NO_LIMITS
@@ -129,30 +192,21 @@ class LossAccounts:
         )
 
     def _amounts_above(self, place: tuple[int, int, str], above: _Above) -> tuple[_Over, ...]:
-        """How much queues hold above limits, by column; 0 where they do not name a resource.
-
-        What another claim of the class was told at the same place holds for queues that nothing moved.
-        """
+        """How much queues hold above limits, by column; 0 where they do not name a resource."""
         if not above:
             return ()
-        staying, before = self._session.view.staying, self._over.get(place)
-        held = [staying(queue) for queue, _ in above]
-        if before is None or before[0] is not above:
-            over = [self._amount_above(*each, now) for each, now in zip(above, held, strict=True)]
+        width = len(self._judging) + len(self._counted)
+        amounts = self._above.by_column(above, tuple(self._judging), width)
+        known = self._over.get(place)
+        if known is not None and known[0] is above:
+            numbers: Iterable[int] = (account for account, _ in known[2])
+            if known[1] is amounts:
+                return known[2]
         else:
-            over = list(before[2])
-            for number, (now, was) in enumerate(zip(held, before[1], strict=True)):
-                if now is not was and now != was:
-                    over[number] = self._amount_above(*above[number], now)
-        self._over[place] = (above, held, tuple(over))
-        return self._over[place][2]
-
-    def _amount_above(self, queue: str, limits: Resources, held: Resources) -> _Over:
-        over = [0] * (len(self._judging) + len(self._counted))
-        for name, amount in limits.items:
-            if name in self._judging:
-                over[self._judging[name]] = max(0, held.get(name) - amount)
-        return self._account_number(queue), tuple(over)
+            numbers = (self._account_number(queue) for queue, _ in above)
+        over = tuple(zip(numbers, amounts, strict=True))
+        self._over[place] = (above, amounts, over)
+        return over
 
     def _freed_amounts(self, frees: Iterable[tuple[str, str, int]]) -> list[Amount]:
         return [

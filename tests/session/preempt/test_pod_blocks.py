@@ -1,0 +1,128 @@
+"""Victims that are a pod each are kept in columns by queue: tables of them are as those made gang by gang."""
+
+from __future__ import annotations
+
+import random
+
+import attrs
+import pytest
+
+from benchmarks.shared_cluster import one_reclaims
+from gpusched.session.preempt.pools.pod_blocks import PodBlocks
+from gpusched.session.preempt.victim_pool import VictimTable
+from gpusched.session.preempt.victim_selection import VictimSelector
+from tests.populations import one_of
+from tests.session.crowds import Crowd
+
+STEPS = 6
+
+
+@attrs.define
+class LonePods(Crowd):
+    """A crowd of lone pods of few kinds, from which lone pods and gangs of several pods take."""
+
+    def submit(self, queue=""):
+        """Three more lone pods, and seldom a gang of some."""
+        if self.rng.random() < 0.2:
+            super().submit(queue)
+        for _ in range(3):
+            name = f"g{self.made}"
+            self.made += 1
+            self.about[name] = {
+                "gpus": self.rng.choice((1, 1, 2)),
+                "priority": self.rng.choice((0, 0, 10)),
+            }
+            self.least[name] = 1
+            self.c.group(name, queue=queue or self.rng.choice(self.leaves), min_member=1)
+            self._pod(name, 0)
+
+
+def history(seed):
+    """What each session of such a crowd decides and tells."""
+    crowd = LonePods(random.Random(seed))
+    crowd.start()
+    told = []
+    for _ in range(STEPS):
+        for _ in range(3):
+            crowd.submit(crowd.rng.choice(crowd.leaves[2:] or crowd.leaves))
+        crowd.c.now += crowd.rng.choice((0.3, 5, 60))
+        told.append(crowd.step()[0])
+        assert crowd.c.decision.faults == ()
+    return told
+
+
+def contents(table):
+    """All that a search reads of a table, and the places of bundles among equals."""
+    bundles = table.index.bundles
+    places = sorted(range(len(bundles)), key=lambda number: bundles[number].order)
+    index = table.index
+    return (
+        list(table.members),
+        [bundle._replace(order=0) for bundle in bundles],
+        places,
+        [gang.key for gang in table.gangs],
+        [part.gang.key for part in table.parts],
+        list(table.seats),
+        table.number,
+        table.groups,
+        table.limits,
+        {queue: numbers for queue, numbers in table.of_queue.items() if numbers},
+        {source: gang.key for source, gang in table._first.items()},
+        table.of_one_kind,
+        [list(index.of_group.get(number, ())) for number in table.groups.values()],
+        [list(index.of_member.get(number, ())) for number in range(len(table.members))],
+        {row: list(numbers) for row, numbers in index.of_row.items()},
+        (index.rows_of, index.costs, index.draws, index.losses),
+        (index.only_pods, index.kinds, index.wholes, index.dearest_first),
+    )
+
+
+def test_tables_of_blocks_are_those_of_gangs(monkeypatch):
+    """Whoever left before, and whatever policies say of those of a queue."""
+    made, blocks, wrong = VictimSelector._victim_table, [], []
+
+    def compared(self, *about):
+        by_columns, work = made(self, *about), self.work
+        of_queues = VictimSelector._blocks_of_queues
+        self.work -= work
+        with monkeypatch.context() as patch:
+            patch.setattr(VictimSelector, "_blocks_of_queues", lambda *_about, **_how: None)
+            before = self.work
+            by_gangs = made(self, *about)
+            steps = self.work - before
+            self.work = before
+            made_of = of_queues(self, *about[:2], self._queues_in_order(about[0]), most=about[2])
+            blocks.append(made_of is not None and bool(made_of[0]))
+            if made_of is not None and steps != self.work - before:
+                wrong.append((steps, self.work - before))
+        self.work = work
+        pairs = zip(contents(by_columns[0]), contents(by_gangs[0]), strict=True)
+        wrong.extend((one, other) for one, other in pairs if one != other)
+        wrong.extend([by_columns[1]] if by_columns[1] != by_gangs[1] else [])
+        return by_columns
+
+    monkeypatch.setattr(VictimSelector, "_victim_table", compared)
+    for seed in one_of(8, range(40)):
+        history(seed)
+    assert not wrong
+    assert sum(blocks) > 10  # others would prove nothing
+
+
+@pytest.mark.parametrize("seed", one_of(4, range(20)))
+def test_plans_are_those_of_tables_made_gang_by_gang(seed, monkeypatch):
+    """A block follows who leaves."""
+    told = history(seed)
+    monkeypatch.setattr(PodBlocks, "of_queue", lambda *_about: None)
+    assert told == history(seed)
+
+
+def test_no_table_is_made_gang_by_gang_where_all_are_lone_pods(monkeypatch):
+    """Else the columns would be for nothing."""
+    entered = []
+    monkeypatch.setattr(
+        VictimTable, "_enter_gangs", lambda _self, _victims, gangs: entered.append(len(gangs))
+    )
+    c = one_reclaims(nodes=10)
+    c.when.one_session()
+    assert c.then.plan.preemptions
+    assert not any(entered)
