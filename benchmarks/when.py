@@ -23,7 +23,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.limits import LIST_PAGE
 from gpusched.config.model import DEFAULT
 from gpusched.engine.objects import Obj, plural_of
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.io.client.api_client import ApiResponse
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.recordings.snapshot_reader import take_snapshot

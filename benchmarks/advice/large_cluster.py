@@ -29,7 +29,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import format_time
 from gpusched.config.model import DEFAULT
 from gpusched.engine.objects import Obj, key_of, plural_of
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 
 AGE_S: Final = 3600
 

@@ -18,7 +18,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
 from gpusched.config.model import DEFAULT
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 
 
 @attrs.frozen(kw_only=True)

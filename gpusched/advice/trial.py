@@ -219,7 +219,7 @@ class TrialCluster:
         self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())
         self.cache.use_limits(attrs.evolve(config.limits, session_work=_WORK))
         self.cache.use_priority_rules(config)
-        self.objects = SimulatedObjects(self.cache, epoch=now)
+        self.objects = SimulatedObjects((self.cache,), epoch=now)
         self._clock = clock
         self._policy = load_policy(config)
         self._gentle = _without(self._policy, _EVICTING)

@@ -397,7 +397,7 @@ class App:
                 self.candidate.keeper.nudge()
 
         cycle.shown.append(decided)
-        cycle.tell_more = part.tell_shards
+        cycle.revise, cycle.tell_more = part.without_needless_claims, part.tell_shards
 
     def _gangs_moved(self, cycle: SessionCycle, gangs: Iterable[GangKey]) -> None:
         """These gangs came to the shards that are held here, or went away."""

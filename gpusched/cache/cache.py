@@ -403,7 +403,8 @@ class Cache:
         self.groups.drop(key)
         self._share_claims(key, known)
         self.families.mark_group_changed("PodGroup", key)
-        self._changed()
+        if self.families.takes_gang(GangKey("PodGroup", *key)):
+            self._changed()
 
     def _share_claims(self, key: ObjectKey, known: PodGroup | None) -> None:
         """Members use the claims that their group has now."""
@@ -435,21 +436,16 @@ class Cache:
         self.jobs.put(key, item)
         if same_job(known, item):
             return
-        self.families.mark_job_changed(key)
-        for each in (known, item):
-            if isinstance(each, Job) and each.group:
-                self.families.mark_changed(GangKey("PodGroup", key.namespace, each.group))
-        self._changed()
+        if self.families.mark_job_changed(key, known, item):
+            self._changed()
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
         self.overlay.drop_job(key)
         known = self.jobs.items.get(key)
         self.jobs.drop(key)
-        self.families.mark_job_changed(key)
-        if known is not None and known.group:
-            self.families.mark_changed(GangKey("PodGroup", key.namespace, known.group))
-        self._changed()
+        if self.families.mark_job_changed(key, known):
+            self._changed()
 
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""

@@ -7,7 +7,7 @@ daemon could not read from the API.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 import attrs
@@ -95,16 +95,17 @@ class SimulatedObjects:
     """Objects of a simulated cluster. Manifests that were given or handed out must not be changed: write new ones.
 
     Args:
-        cache: what the daemon's code reads.
+        caches: what the code of each daemon reads.
         epoch: wall time at second 0, seconds since the Unix epoch.
     """
 
-    def __init__(self, cache: Cache, *, epoch: float) -> None:
-        self.cache = cache
+    def __init__(self, caches: Sequence[Cache], *, epoch: float) -> None:
+        self.cache = caches[0]
+        self._caches = caches
         self.epoch = epoch
         self.rejected: list[Rejected] = []
         """What the daemon would not believe, as it came."""
-        self._sinks = make_event_handlers(cache, lambda _kind, item: self.rejected.append(item))
+        self._sinks = [make_event_handlers(cache, self._note_rejected(cache)) for cache in caches]
         self._items: dict[str, dict[ObjectKey, Obj]] = {plural: {} for plural in KINDS}
         self._decoded: dict[str, dict[ObjectKey, Any]] = {plural: {} for plural in KINDS}
         """Each of them as the daemon's codecs read it."""
@@ -120,6 +121,10 @@ class SimulatedObjects:
     def all(self, plural: str) -> Iterator[Obj]:
         """Of one kind, in the order in which they came."""
         return iter(self._items[plural].values())
+
+    def keys(self, plural: str) -> list[ObjectKey]:
+        """Keys of all of one kind, sorted."""
+        return sorted(self._items[plural])
 
     def other(self, kind: str, namespace: str, name: str) -> Obj | None:
         """An object of a kind that decisions do not read, such as a ReplicaSet."""
@@ -174,7 +179,8 @@ class SimulatedObjects:
         if foreign is None:
             return
         if not foreign.source:
-            self.cache.foreign.set_read(self.cache.families.read | {foreign.kind})
+            for cache in self._caches:
+                cache.foreign.set_read(cache.families.read | {foreign.kind})
         self._tell_other(foreign, "ADDED", made)
 
     def remove_other(self, kind: str, key: ObjectKey) -> None:
@@ -190,10 +196,10 @@ class SimulatedObjects:
         self._version += 1
         metadata = {**obj["metadata"], "resourceVersion": str(self._version)}
         line = _json.encode({"type": event, "object": {**obj, "metadata": metadata}})
-        sink = make_foreign_event_handler(
-            self.cache, foreign, lambda _kind, item: self.rejected.append(item)
-        )
-        sink.apply(event, foreign_codec(foreign).decode_event(line).item)
+        item = foreign_codec(foreign).decode_event(line).item
+        for cache in self._caches:
+            sink = make_foreign_event_handler(cache, foreign, self._note_rejected(cache))
+            sink.apply(event, item)
 
     def write(self, obj: Obj) -> Obj:
         """Replace an object by its changed manifest."""
@@ -217,13 +223,13 @@ class SimulatedObjects:
         item = replace(known, resource_version=ResourceVersion(version), **fields)
         self._items[plural][key] = made
         self._decoded[plural][key] = item
-        self._sinks[plural].apply("MODIFIED", item)
+        self._tell(plural, "MODIFIED", item)
         return made
 
     def remove(self, plural: str, key: ObjectKey) -> None:
         """An object is gone."""
         if self._items[plural].pop(key, None) is not None:
-            self._sinks[plural].apply("DELETED", self._decoded[plural].pop(key))
+            self._tell(plural, "DELETED", self._decoded[plural].pop(key))
 
     def _store(self, plural: str, obj: Obj, event: str) -> Obj:
         self._version += 1
@@ -235,8 +241,21 @@ class SimulatedObjects:
             raise InvariantBroken(f"{plural} {key} was written as no event")
         self._items[plural][key] = made
         self._decoded[plural][key] = item
-        self._sinks[plural].apply(event, item)
+        self._tell(plural, event, item)
         return made
+
+    def _tell(self, plural: str, event: str, item: Any) -> None:
+        for sinks in self._sinks:
+            sinks[plural].apply(event, item)
+
+    def _note_rejected(self, cache: Cache) -> Callable[[str, Rejected], None]:
+        """Notes what is not believed, once however many caches do not believe it."""
+
+        def note(_kind: str, item: Rejected) -> None:
+            if cache is self.cache:
+                self.rejected.append(item)
+
+        return note
 
 
 def with_status(obj: Obj, **fields: Any) -> Obj:

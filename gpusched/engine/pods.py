@@ -208,7 +208,7 @@ class SimulatedPods:
             return FULL_SPEED
         speeds = []
         for each in live.job.live.values():
-            node = self._world.cache.rows.get(each.node) if each.gpus else None
+            node = self._world.cache.rows.find_any(each.node) if each.gpus else None
             if node is not None:
                 named = named_value(each.speeds, gpu_type_of(node.labels, gpu_resources()))
                 speeds.append(named[1] if named is not None else FULL_SPEED)

@@ -83,26 +83,30 @@ class SimulatedClaims:
 
     def allocate(self, gang: GangBind) -> None:
         """Claims of a gang that is bound have their devices."""
-        devices = self._world.cache.devices
         for claim, consumers in claims_of(gang):
             if claim.extended:
-                devices.assume_made(extended_claim_as_made(claim, consumers[0]))
+                made = extended_claim_as_made(claim, consumers[0])
+                for cache in self._world.caches:
+                    cache.devices.assume_made(made)
                 self._extended.setdefault(consumers[0].uid, []).append(claim.key)
             else:
                 assumed = AssumedClaim(claim.uid, claim.allocation, tuple(consumers))
-                devices.assume_claim(claim.key, assumed)
+                for cache in self._world.caches:
+                    cache.devices.assume_claim(claim.key, assumed)
 
     def release(self, pod: Obj) -> None:
         """A pod has ended or is to go: its own claims are gone with it, of others it is no user any more."""
         objects, devices = self._world.objects, self._world.cache.devices
         uid, namespace = UID(pod["metadata"]["uid"]), pod["metadata"]["namespace"]
         for key in self._extended.pop(uid, ()):
-            devices.forget_made(key)
+            for cache in self._world.caches:
+                cache.devices.forget_made(key)
         for key in [ObjectKey(namespace, name) for name in _used_names(pod)]:
             obj, claim = objects.other(_CLAIM, *key), devices.claims.items.get(key)
             if obj is None or claim is None:
                 continue
-            devices.forget(key, uid)
+            for cache in self._world.caches:
+                cache.devices.forget(key, uid)
             if claim.owner == uid:
                 objects.remove_other(_CLAIM, key)
             elif any(each.uid == uid for each in claim.reserved_for):

@@ -3,33 +3,26 @@
     record = play(Case(name="now", config=config, objects=cluster, arrivals=jobs))
 
 Cache, sessions, plugins and codecs are the daemon's. What an API server, controllers and kubelets
-would do is done by ``engine_carry``, ``engine_owners`` and ``engine_pods``: every write is accepted
-at once, and pods start a constant time after their binding. Equal cases give equal records.
+would do is done by ``schedulers.plan_execution``, ``controllers`` and ``pods``: every write is accepted
+at once, and pods start a constant time after their binding. With shards there is a scheduler for each. Equal cases give equal records.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from math import inf
+from functools import partial
 from typing import Final
-
-import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.classes import frozen
 from gpusched.base.clock import EPOCH
-from gpusched.base.debounce import QUIET_SHARE, Debounce
-from gpusched.base.errors import InvariantBroken
-from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
-from gpusched.config.gpu_layouts import load_shipped_layouts
 from gpusched.config.model import Config
 from gpusched.engine.controllers import SimulatedControllers
 from gpusched.engine.job_records import LiveJob
 from gpusched.engine.objects import Obj
-from gpusched.engine.plan_execution import PlanExecutor
 from gpusched.engine.run_record import (
     BrokenInvariant,
     JobLife,
@@ -38,17 +31,17 @@ from gpusched.engine.run_record import (
     PodLife,
     RunRecord,
 )
+from gpusched.engine.schedulers.board_exchange import BoardExchange
+from gpusched.engine.schedulers.plan_execution import PlanExecutor
+from gpusched.engine.schedulers.scheduler import SimulatedScheduler
 from gpusched.engine.timed_changes import ChangeExecutor, TimedChange
 from gpusched.engine.world import SimulatedDelays, SimulatedWorld
-from gpusched.placement.model.problem import search_in_process
-from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
-from gpusched.session.decide import Decision, decide
-from gpusched.session.state.order.round_progress import NextSession, RoundProgress
-from gpusched.session.state.plan import GangBind
+from gpusched.session.decide import Decision
+from gpusched.session.state.plan import GangBind, Plan
 from gpusched.session.state.policy import Policy
-from gpusched.session.state.session_cache import SessionCache
-from gpusched.session.status.next_wakeup import next_wakeup
+from gpusched.shards.board import Board
+from gpusched.shards.part import ShardPart
 
 _TOLD_MAX = 100
 """Sentences of one kind; more of them are the same bug."""
@@ -139,16 +132,10 @@ def _gang(job: JobLife, pods: Sequence[PodLife]) -> Iterator[BrokenInvariant]:
             yield BrokenInvariant(at=at, invariant="gangs", sentence=sentence)
 
 
-_IDLE_MAX_S: Final = 6 * 3600.0
-"""While gangs wait and nothing changes, sessions follow each other ever more slowly, up to this.
-
-What passes with time has a session of its own: ends of minRuntime, maxRuntime, maxWait, promises."""
 _HOPELESS_S: Final = 3600.0
 """When nothing else is to come, gangs that wait get so long; then the run is over."""
 _WINDOWS_AWAITED_S: Final = 7 * 86_400.0
 """The same where Reservations keep nodes: a gang may wait for the end of a window."""
-_QUIET_S: Final = 0.1
-"""Sessions in which nothing is new are at least so far apart."""
 _TOLD_EVERY: Final = 200
 DEFAULT_PACE: Final = SimulatedDelays()
 
@@ -184,6 +171,8 @@ class SimulationCase:
         placed: called with the seconds that have passed and each gang that gets places.
         decided: called with the decision of each session, before its plan is carried out.
         enough: asked after each session with the number of sessions so far; the run ends when it says so.
+        plays_shards: whether each shard of the configuration has a daemon of its own; else one decides about all nodes.
+        board: of these shards at the beginning; None for one on which nothing was passed on, lent or granted.
     """
 
     name: str
@@ -203,6 +192,8 @@ class SimulationCase:
     placed: Callable[[float, GangBind], None] | None = None
     decided: Callable[[Decision], None] | None = None
     enough: Callable[[int], bool] | None = None
+    plays_shards: bool = False
+    board: Board | None = None
 
 
 def run_simulation(case: SimulationCase) -> RunRecord:
@@ -227,15 +218,23 @@ class Simulation:
     """
 
     def __init__(self, case: SimulationCase, *, tells_starts: bool = True) -> None:
-        config = case.config
         self.case = case
-        self.cache = Cache(config.scheduler_names)
-        self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())
-        self.cache.use_limits(config.limits)
-        self._tells_starts = tells_starts
-        self._limits_untold = attrs.evolve(config.limits, start_estimates=0)
-        self.cache.use_priority_rules(config)
-        self.world = SimulatedWorld(self.cache, epoch=case.epoch, pace=case.pace)
+        config, shards = case.config, case.config.shards if case.plays_shards else ()
+        self._schedulers = [
+            SimulatedScheduler(
+                config,
+                case.policy or load_policy(config),
+                step_s=case.step_s,
+                start_s=case.pace.start_s,
+                tells_starts=tells_starts,
+                in_shards=bool(shards),
+            )
+            for _ in shards or ("",)
+        ]
+        caches = [each.cache for each in self._schedulers]
+        self.cache = caches[0]
+        """Of the daemon, or of that of the first shard."""
+        self.world = SimulatedWorld(caches, epoch=case.epoch, pace=case.pace)
         self._owners = SimulatedControllers(self.world)
         self._carry = PlanExecutor(
             self.world,
@@ -243,35 +242,28 @@ class Simulation:
             placed=self._placed,
             nomination_timeout_s=config.limits.nomination_timeout_s,
         )
-        self._policy = case.policy or load_policy(config)
-        self._guard = PluginGuard(StoppedClock())
-        self._session_cache = SessionCache()
-        self._faults: list[str] = []
+        self._exchange: BoardExchange | None = None
+        if shards:
+            self._exchange = BoardExchange(
+                config, self._schedulers, self.world.agenda, lambda: self.world.now,
+                epoch=case.epoch, begins=case.board,
+            )  # fmt: skip
         self.sessions = 0
         self.started_at: float | None = None
         """When the gang of ``until_started`` had its minimum, seconds since the beginning."""
-        self._begun: float | None = None
-        """When the first change came that no session has seen yet."""
-        self._debounce = Debounce()
-        self._idle_at: float | None = None
-        self._idle_s = config.cycle.max_period_s
-        self._is_session = False
-        self._awaits_windows = False
-        """The last session left gangs that wait, and Reservations with windows to come."""
-        self._nobody = False
-        """The last session left no gang that waits for room: ends of others change nothing."""
-        self._changes = 0
-        self._rounds = RoundProgress()
+        self._deciding = self._schedulers[0]
+        """The one whose session runs, or was run last."""
+        self._due: SimulatedScheduler | None = None
+        """The one that holds a session next, where nothing happens before."""
         self._moved_at = 0.0
         """When anything but an idle session happened last."""
-        self._snapshot: Snapshot | None = None
-        self.cache.on_change.append(self._changed)
+        for each in self._schedulers:
+            each.cache.on_change.append(partial(self._changed, each))
 
     @property
     def snapshot(self) -> Snapshot:
         """What the session is decided on that runs, or was run last."""
-        assert self._snapshot is not None, "no session was run"
-        return self._snapshot
+        return self._deciding.snapshot
 
     # -- time --------------------------------------------------------------------------------
     def run(self) -> RunRecord:
@@ -283,9 +275,8 @@ class Simulation:
     def begin(self) -> None:
         """Let there be what there is from the beginning."""
         self._owners.begin(self.case.objects)
-        rows = self.cache.rows
-        there = [rows.get(name) for name in rows.node_names()]
-        self.world.lives.node_changes.begin([node for node in there if node is not None])
+        nodes = (self.cache.rows.find_any(key.name) for key in self.world.objects.keys("nodes"))
+        self.world.lives.node_changes.begin([node for node in nodes if node is not None])
         ChangeExecutor(self.world, self._owners).schedule_changes(self.case.changes)
         self._take(iter(self.case.arrivals))
 
@@ -296,14 +287,14 @@ class Simulation:
             if until is not None and at > until:
                 break
             world.now = at
-            if self._is_session:
-                self._session()
+            if self._due is not None:
+                self._session(self._due)
                 if self._is_enough():
                     return
                 continue
-            act, aside = world.agenda.pop()
+            act, is_news = world.agenda.pop()
             act()
-            if not aside:
+            if is_news:
                 self._moved_at = at
 
     def _is_enough(self) -> bool:
@@ -314,15 +305,18 @@ class Simulation:
         return case.enough is not None and case.enough(self.sessions)
 
     def _next(self) -> float | None:
-        """When something happens next, and whether that is a session; None at the end of the run."""
+        """When something happens next, and whose session that is, if any; None at the end of the run."""
         agenda = self.world.agenda
-        event, session = agenda.next(), self._session_at()
-        self._is_session = session is not None and (event is None or session < event)
-        at = session if self._is_session else event
-        if at is None or agenda.busy or self._begun is not None:
+        at, self._due = agenda.next(), None
+        for each in self._schedulers:
+            session = each.session_at()
+            if session is not None and (at is None or session < at):
+                at, self._due = session, each
+        if at is None or agenda.busy or any(each.begun is not None for each in self._schedulers):
             return at
-        waits = self._idle_at is not None
-        patience_s = _WINDOWS_AWAITED_S if self._awaits_windows else _HOPELESS_S
+        waits = any(each.idle_at is not None for each in self._schedulers)
+        awaits_windows = any(each.awaits_windows for each in self._schedulers)
+        patience_s = _WINDOWS_AWAITED_S if awaits_windows else _HOPELESS_S
         return at if waits and at - self._moved_at <= patience_s else None
 
     def _take(self, arrivals: Iterator[Arrival]) -> None:
@@ -338,111 +332,37 @@ class Simulation:
 
         self.world.agenda.at(max(self.world.now, arrival.at), come)
 
-    def _changed(self) -> None:
-        self._changes += 1
-        if self.world.muted or (self.world.ending and self._nobody):
-            return
-        self._debounce.note_change(
-            self.world.now,
-            self.case.config.cycle.debounce_s,
-            alone=self.cache.alone and self._begun is None,
-        )
-        if self._begun is None:
-            self._begun = self.world.now
-
-    def _session_at(self) -> float | None:
-        """When the next session is due by what is known now."""
-        if self._begun is None:
-            return self._idle_at
-        at = self._debounce.ends_at(self._begun, self.case.config.cycle.debounce_s)
-        if self.case.step_s:
-            at = self._begun + self.case.step_s
-        return at if self._idle_at is None else min(at, self._idle_at)
+    def _changed(self, scheduler: SimulatedScheduler) -> None:
+        world = self.world
+        no_interest = world.muted or (world.ending and not scheduler.follows_ends)
+        scheduler.note_change(world.now, decides=not no_interest)
 
     # -- sessions ----------------------------------------------------------------------------
-    def _session(self) -> None:
-        world, config = self.world, self.case.config
-        self._begun, self._idle_at = None, None
-        changes = self._changes
-        self.cache.rounds = self._rounds.begin_session(changes, self.cache.rounds, now=world.wall)
-        if not self._tells_starts:  # not by its method: it is no change to decide about
-            told = bool(self.cache.groups.items)
-            self.cache.limits = config.limits if told else self._limits_untold
-        snapshot = self.cache.take_snapshot(world.wall)
-        self._snapshot = snapshot
-        self._guard.begin_session()
-        decision = decide(
-            snapshot,
-            self._policy,
-            guard=self._guard,
-            session_cache=self._session_cache,
-            placement=config.placement,
-            search=search_in_process,
-            incremental=config.cycle.incremental,
+    def _session(self, scheduler: SimulatedScheduler) -> None:
+        world, self._deciding = self.world, scheduler
+        moved = scheduler.hold_session(
+            world.now, partial(self._carry_out, scheduler), epoch=world.epoch
         )
-        if decision.differs:
-            self._faults.append(decision.differs)
-        self.sessions += 1
-        following = self._rounds.note_session(
-            changes,
-            rounds=decision.rounds,
-            stays_until=decision.stays_until,
-            now=snapshot.now,
-        )
-        if following.rounds is not None:
-            self.cache.rounds = following.rounds
-        self.cache.expected_starts = decision.expected_starts
-        faults = (*decision.faults, *(each.message for each in decision.set_aside))
-        if decision.degraded is not None:
-            faults = (*faults, decision.degraded.message)
-        if faults and len(self._faults) < 1:
-            self._faults.extend(faults[:1])
-        if self.case.decided is not None:
-            self.case.decided(decision)
-        self._carry.plan(decision.plan)
-        plan = decision.plan
-        self._nobody = not (
-            decision.waiting
-            or plan.preemptions
-            or any(status.waiting_pods for status in plan.gangs)
-        )
-        self._plan_idle(snapshot, decision, following)
+        if moved:
+            self._moved_at = world.now
         if self.case.told is not None and self.sessions % _TOLD_EVERY == 0:
             self.case.told(world.now, len(world.lives.jobs))
 
-    def _plan_idle(self, snapshot: Snapshot, decision: Decision, following: NextSession) -> None:
-        plan, world = decision.plan, self.world
-        if (
-            plan.binds
-            or plan.preemptions
-            or plan.stops
-            or plan.job_changes
-            or self._begun is not None
-        ):
-            self._moved_at = world.now
-            self._idle_s = self._first_idle_s()
-        due = min(next_wakeup(snapshot) or inf, decision.next_limit)
-        self._awaits_windows = bool(decision.waiting) and any(
-            each.current_window(snapshot.now) is not None for each in snapshot.reservations
-        )
-        if due < inf:
-            self._idle_at = max(world.now, due - world.epoch)
-        if not decision.waiting and following.after_s is None:
-            return
-        idle = world.now + self._idle_s
-        if following.after_s is not None:
-            idle = world.now + max(
-                following.after_s, self.case.config.cycle.debounce_s / QUIET_SHARE
-            )
-        self._idle_at = idle if self._idle_at is None else min(idle, self._idle_at)
-        if following.after_s is None:
-            period_s = self.case.config.cycle.max_period_s
-            self._idle_s = min(_IDLE_MAX_S, max(period_s, 2 * self._idle_s))
-
-    def _first_idle_s(self) -> float:
-        """When a session follows one that did something: the daemon looks again when the pods run that it bound."""
-        period_s, case = self.case.config.cycle.max_period_s, self.case
-        return period_s if case.step_s else min(period_s, max(case.pace.start_s, _QUIET_S))
+    def _carry_out(self, scheduler: SimulatedScheduler, decision: Decision) -> Plan:
+        """What of a plan is carried out, after it was."""
+        cache, plan, part = scheduler.cache, decision.plan, scheduler.cache.part
+        if isinstance(part, ShardPart):
+            plan = part.without_needless_claims(scheduler.snapshot, plan)
+        self.sessions += 1
+        if self.case.decided is not None:
+            self.case.decided(decision)
+        self._carry.start(plan, cache, scheduler.snapshot.queues.path)
+        if isinstance(part, ShardPart):
+            plan = part.tell_shards(plan)
+        self._carry.carry_out(plan, cache)
+        if self._exchange is not None and isinstance(part, ShardPart):
+            self._exchange.note_session(part, scheduler.snapshot, plan, decision)
+        return plan
 
     # -- what is noted -----------------------------------------------------------------------
     def _placed(self, gang: GangBind) -> None:
@@ -465,7 +385,7 @@ class Simulation:
         row_of = snapshot.nodes.row
         rows = [row_of[pod.node] for pod in job.live.values() if pod.node in row_of]
         found = []
-        for level in self._session_cache.topology_levels(
+        for level in self._deciding.session_cache.topology_levels(
             snapshot.nodes, snapshot.topologies, snapshot.devices.slices
         ):
             domains = {int(level.domain[row]) for row in rows}
@@ -475,6 +395,7 @@ class Simulation:
 
     def _record(self) -> RunRecord:
         world, case = self.world, self.case
+        faults = [fault for each in self._schedulers for fault in each.faults]
         seconds = world.now if case.until is None else case.until
         waiting = [job for job in world.lives.jobs.values() if job.started is None]
         nodes = world.lives.node_changes.lives(seconds=seconds)
@@ -497,25 +418,5 @@ class Simulation:
                 "waiting": len(waiting),
                 "rejected": len(world.objects.rejected),
             },
-            unfinished=f"a plugin failed: {self._faults[0]}" if self._faults else "",
+            unfinished=f"a plugin failed: {faults[0]}" if faults else "",
         )
-
-
-class StoppedClock:
-    """A clock for what times plugins: nothing takes time, so that equal runs are equal."""
-
-    def now(self) -> float:
-        """Wall time in seconds, which is always 0."""
-        return 0.0
-
-    def monotonic(self) -> float:
-        """Monotonic time in seconds, which is always 0."""
-        return 0.0
-
-    def boottime(self) -> float:
-        """Time since boot in seconds, which is always 0."""
-        return 0.0
-
-    async def sleep(self, seconds: float) -> None:
-        """Raises: nothing in a simulation waits for real time."""
-        raise InvariantBroken(f"a simulation slept for {seconds} s")

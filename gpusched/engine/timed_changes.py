@@ -141,7 +141,7 @@ class ChangeExecutor:
     def _note_nodes(self, names: Collection[str]) -> None:
         """The record tells what nodes offered when."""
         for name in names:
-            node = self._world.cache.rows.get(name)
+            node = self._world.cache.rows.find_any(name)
             if node is not None and name in self._kept:
                 node = attrs.evolve(node, unschedulable=True)
             self._world.lives.node_changes.note(name, node, at=self._world.now)

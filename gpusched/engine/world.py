@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
@@ -20,26 +20,33 @@ class EventQueue:
     """A heap of moments, seconds since the beginning."""
 
     def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Act, bool]] = []
+        self._heap: list[tuple[float, int, Act, bool, bool]] = []
         self._count = 0
         self.busy = 0
         """How many are to come that are worth waiting for."""
 
-    def at(self, when: float, act: Act, *, aside: bool = False) -> None:
-        """Do something at that moment; ``aside`` does not keep the run going."""
+    def at(self, when: float, act: Act, *, aside: bool = False, news: bool = True) -> None:
+        """Do something at that moment.
+
+        Args:
+            when: seconds since the beginning.
+            act: what is done.
+            aside: whether the run may end before it.
+            news: whether who waits in vain may hope anew after it, where it is not aside.
+        """
         self._count += 1
         self.busy += not aside
-        heapq.heappush(self._heap, (when, self._count, act, aside))
+        heapq.heappush(self._heap, (when, self._count, act, aside, news and not aside))
 
     def next(self) -> float | None:
         """When the first one is due; None when there is none."""
         return self._heap[0][0] if self._heap else None
 
     def pop(self) -> tuple[Act, bool]:
-        """Take the first one; whether it stands aside."""
-        _, _, act, aside = heapq.heappop(self._heap)
+        """Take the first one; whether it is news."""
+        _, _, act, aside, news = heapq.heappop(self._heap)
         self.busy -= not aside
-        return act, aside
+        return act, news
 
 
 RUN_FOR: Final = "gpusched.io/run-for"
@@ -70,14 +77,16 @@ class SimulatedWorld:
     """Objects, time and records that the parts of a simulated cluster share.
 
     Args:
-        cache: what decisions read.
+        caches: what decisions of each daemon read; all have the same objects, and differ in which they decide about.
         epoch: wall time at second 0, seconds since the Unix epoch.
         pace: how long things take.
     """
 
-    def __init__(self, cache: Cache, *, epoch: float, pace: SimulatedDelays) -> None:
-        self.cache = cache
-        self.objects = SimulatedObjects(cache, epoch=epoch)
+    def __init__(self, caches: Sequence[Cache], *, epoch: float, pace: SimulatedDelays) -> None:
+        self.caches = caches
+        self.cache = caches[0]
+        """Any of them, for who reads what all have."""
+        self.objects = SimulatedObjects(caches, epoch=epoch)
         self.agenda = EventQueue()
         self.lives = LifeRecords()
         self.pace = pace
@@ -106,9 +115,10 @@ class SimulatedWorld:
 
     def wake_now(self) -> None:
         """Decide again although nothing has changed."""
-        self.cache.alone = False
-        for listener in self.cache.on_change:
-            listener()
+        for cache in self.caches:
+            cache.alone = False
+            for listener in cache.on_change:
+                listener()
 
     def priority_of(self, obj: Obj) -> Obj:
         """A new pod's manifest with the priority that its class gives it, as admission does."""

@@ -30,6 +30,10 @@ COUNTS_ALL_SHARDS: Final = 2
 COUNTS_NOT_PREEMPTIBLE: Final = 3
 """The same, and what gangs hold that are not preemptible, of which queues deserve so much."""
 KEY: Final = "board"
+READ_EVERY_S: Final = 1.0
+"""After which a daemon looks at it again."""
+WRITES_APART_S: Final = 0.1
+"""Between two looks of a daemon that has something to write."""
 _GANG: Final = re.compile("[0-9a-f]{16}")
 """Names of gangs, see ``layout.gang_hash``."""
 Amounts = dict[str, int]
@@ -185,6 +189,11 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
         """Who holds a shard, as the holder says; empty for nobody."""
         entry = self.shards.get(shard)
         return entry.holder if entry is not None else ""
+
+    @property
+    def lending(self) -> dict[str, tuple[NodeWish | None, int]]:
+        """Which shards ask for nodes, and how many each would lend."""
+        return {shard: (entry.wish, entry.idle) for shard, entry in self.shards.items()}
 
     def row(self, account: str, shard: str) -> GrantRow:
         """What a shard has of an account."""

@@ -8,11 +8,13 @@ from typing import Final
 
 import msgspec
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import NodeColumns
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.plan import GangBind
 from gpusched.shards.board import Amounts, Board, ShardEntry
 from gpusched.shards.layout import ShardLayout
 
@@ -38,7 +40,12 @@ LOOKED_AT: Final = 256
 
 
 def with_amounts(
-    entry: ShardEntry, columns: NodeColumns, rows: Sequence[int], waiting: Collection[Gang]
+    entry: ShardEntry,
+    columns: NodeColumns,
+    rows: Sequence[int],
+    waiting: Collection[Gang],
+    *,
+    starts: Resources,
 ) -> ShardEntry:
     """The entry of a shard with what its nodes have, what of it is used, and what is free for gangs of others.
 
@@ -47,10 +54,12 @@ def with_amounts(
         columns: nodes of one moment.
         rows: of the shard's nodes.
         waiting: gangs that wait in it.
+        starts: what was decided to start on these nodes since that moment.
     """
     there, used = (each[rows].sum(axis=0) for each in (columns.allocatable, columns.used))
     names = columns.columns
-    left = {name: int(there[column] - used[column]) for name, column in names.items()}
+    held = {name: int(used[column]) + starts.get(name) for name, column in names.items()}
+    left = {name: int(there[column]) - held[name] for name, column in names.items()}
     for gang in heapq.nsmallest(LOOKED_AT, waiting, key=lambda each: (each.created, each.key)):
         asked = smallest_start(gang)
         if fits_amounts(asked, left):
@@ -60,9 +69,32 @@ def with_amounts(
         nodes=len(rows),
         waiting=len(waiting),
         total={name: int(there[column]) for name, column in names.items()},
-        used={name: int(used[column]) for name, column in names.items()},
+        used=held,
         free=left,
     )
+
+
+def requests_of_starts(
+    gangs: Iterable[Gang], binds: Collection[GangBind]
+) -> dict[GangKey, Resources]:
+    """What the members request that are bound, by gang.
+
+    Args:
+        gangs: that were decided about.
+        binds: that came of it.
+    """
+    starting = {each.gang: {bind.uid for bind in each.binds} for each in binds}
+    found = {}
+    for gang in gangs:
+        uids = starting.get(gang.key)
+        if not uids:
+            continue
+        asked = Resources()
+        for pod_set in gang.pod_sets:
+            count = sum(pod.uid in uids for pod in pod_set.pods)
+            asked = asked.plus(pod_set.pod_class.charged, times=count) if count else asked
+        found[gang.key] = asked
+    return found
 
 
 def smallest_start(gang: Gang) -> Resources:
@@ -88,9 +120,14 @@ def next_shard(
     board: Board,
     *,
     free: dict[str, Amounts],
-    waited_s: float,
+    began: str,
+    waited_s: float = 0.0,
+    evicts: bool = False,
 ) -> str:
     """The shard that a gang is passed on to; empty where it stays.
+
+    Rather than evict others it goes at once to one with room that comes after this one in the order that begins with
+    its first: each is asked once, however often their sums promise room that the gang cannot use.
 
     Args:
         gang: that waits for room, and has no member with a place.
@@ -98,7 +135,9 @@ def next_shard(
         layout: all shards.
         board: as it was read last.
         free: of each shard, in base units; what is promised to the gang is taken off.
+        began: the shard that it was in first.
         waited_s: seconds for which it has waited here.
+        evicts: whether others would be evicted for it here.
     """
     asked = smallest_start(gang)
     classes = [each.pod_class for each in gang.pod_sets]
@@ -108,7 +147,8 @@ def next_shard(
             continue
         if not possible:
             return shard
-        if waited_s >= PATIENCE_S and fits_amounts(asked, free.get(shard, {})):
+        at_once = evicts and layout.turn(shard, began) > layout.turn(here, began)
+        if (at_once or waited_s >= PATIENCE_S) and fits_amounts(asked, free.get(shard, {})):
             free[shard] = {name: amount - asked.get(name) for name, amount in free[shard].items()}
             return shard
     return ""

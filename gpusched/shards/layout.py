@@ -81,6 +81,10 @@ class ShardLayout:
         """The shard in which the gang of this hash begins."""
         return self.shards[int(digits, 16) % len(self.shards)].name
 
+    def turn(self, shard: str, began: str) -> int:
+        """How many shards are asked before this one for room for a gang that begins in ``began``."""
+        return (self.names.index(shard) - self.names.index(began)) % len(self.names)
+
     def lends(self, shard: str) -> bool:
         """Whether idle nodes of a shard are lent."""
         return any(each.lends_nodes for each in self.shards if each.name == shard)

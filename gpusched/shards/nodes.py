@@ -64,6 +64,11 @@ class ShardNodes:
         for known in (self.strays, self._home, self._resting, self.given):
             known.pop(name, None)
 
+    @property
+    def are_resting(self) -> bool:
+        """Whether some may not be used yet as they came from other shards."""
+        return bool(self._resting)
+
     def end_rests(self, now: float) -> bool:
         """Whether nodes may be used from now on that came from other shards.
 

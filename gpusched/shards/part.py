@@ -15,6 +15,7 @@ import msgspec
 from gpusched import __version__
 from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources, total
 from gpusched.api.node.node import Node
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
@@ -41,9 +42,11 @@ from gpusched.shards.handover import (
     fits_nowhere,
     next_shard,
     preferred_shard,
+    requests_of_starts,
     shard_without,
     with_amounts,
 )
+from gpusched.shards.last_resort import claiming_gangs, may_be_lent, without_claims
 from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
 from gpusched.shards.lending import NodeLending, idle_nodes
 from gpusched.shards.nodes import ShardNodes
@@ -293,6 +296,31 @@ class ShardPart(ClusterPart):
         cache.families.mark_all_seen()
 
     # -- after a session --------------------------------------------------------------------
+    def without_needless_claims(self, snapshot: Snapshot, plan: Plan) -> Plan:
+        """The plan without evictions for gangs that are passed on to a shard with room, or may be lent nodes."""
+        free = {shard: dict(entry.free) for shard, entry in self.board.shards.items()}
+        why: dict[GangKey, str] = {}
+        passed = []
+        for gang in claiming_gangs(snapshot, plan):
+            digits, here = self._hash(gang.key), self.shard_of_gang(gang.key)
+            waited_s = snapshot.now - self._since.get(gang.key, snapshot.now)
+            to = ""
+            if gang.queue not in self._undivided and _may_move(gang):
+                to = next_shard(
+                    gang, here, self.layout, self.board, free=free,
+                    began=self.layout.first_owner(digits), evicts=True,
+                )  # fmt: skip
+            if to:
+                self._passed_on[digits] = to
+                passed.append(gang.key)
+                why[gang.key] = (
+                    f"passed on to shard {to}, which has as much free as it starts with: nobody is evicted for it"
+                )
+            elif may_be_lent(gang, here, snapshot, self.layout, self.board, waited_s=waited_s):
+                why[gang.key] = "waits for nodes of other shards before others are evicted for it"
+        self.moved(passed)
+        return without_claims(plan, why) if why else plan
+
     def note_decisions(
         self, snapshot: Snapshot, plan: Plan, *, promised: Collection[str] = ()
     ) -> None:
@@ -311,7 +339,8 @@ class ShardPart(ClusterPart):
             waiting, self._gangs_that_ask(waiting), self.held, self.shard_of_gang, self.board
         )
         self.counted = self.held
-        self._note_entries(snapshot, waiting)
+        binds = [each for each in plan.binds if each.gang in started]
+        self._note_entries(snapshot, waiting, requests_of_starts(snapshot.gangs, binds))
         self._pass_on(waiting, plan, snapshot.now)
         self._lend_nodes(snapshot, plan, promised)
 
@@ -348,7 +377,9 @@ class ShardPart(ClusterPart):
                 found[gang.key] = True  # in node pools it is told as a lack of room
         return found
 
-    def _note_entries(self, snapshot: Snapshot, waiting: list[Gang]) -> None:
+    def _note_entries(
+        self, snapshot: Snapshot, waiting: list[Gang], starts: Mapping[GangKey, Resources]
+    ) -> None:
         columns, strays, several = snapshot.nodes, self.nodes.strays, len(self.held) > 1
         for shard in self.held:
             rows = [
@@ -370,7 +401,8 @@ class ShardPart(ClusterPart):
                     stray_node_message(*each) for each in sorted(strays.items())[:STRAYS_TOLD]
                 ],
             )
-            self._entries[shard] = with_amounts(entry, columns, rows, own)
+            here = (each for gang, each in starts.items() if self.shard_of_gang(gang) == shard)
+            self._entries[shard] = with_amounts(entry, columns, rows, own, starts=total(here))
 
     def _pass_on(self, waiting: list[Gang], plan: Plan, now: float) -> None:
         lacking = {
@@ -401,6 +433,7 @@ class ShardPart(ClusterPart):
             elif gang.key in lacking:
                 to = next_shard(
                     gang, here, self.layout, board, free=free,
+                    began=self.layout.first_owner(self._hash(gang.key)),
                     waited_s=now - self._since[gang.key],
                 )  # fmt: skip
             if to:
@@ -453,7 +486,7 @@ class ShardPart(ClusterPart):
             queues=self._parts.tell(plan.queues, self._foreign, tells_cluster=self.tells_cluster),
             gangs=tuple(
                 attrs.evolve(each, scheduled=self._with_shard(each.gang, each.scheduled))
-                if each.scheduled.reason in LACKS_ROOM
+                if each.scheduled.reason in LACKS_ROOM and self.takes_gang(each.gang)
                 else each
                 for each in plan.gangs
             ),

@@ -8,7 +8,7 @@ from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.identity import GangKey, format_time
 from gpusched.config.model import DEFAULT
 from gpusched.engine.objects import plural_of
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.io.watch.informers import KINDS
 
 API = "scheduling.gpusched.io/v1alpha1"

@@ -11,7 +11,8 @@ from gpusched.api.foreign.kinds import WORKLOADS
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.native_terms import COMPOSITE
 from gpusched.api.gang.pod_group import PodGroup
-from gpusched.api.meta.identity import UID, GangKey, ObjectKey
+from gpusched.api.jobs.job import Job
+from gpusched.api.meta.identity import UID, GangKey, ObjectKey, Rejected
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.gang_membership import NATIVE_WORKLOAD, gang_key_of
 from gpusched.api.pod.pod import Pod
@@ -171,10 +172,25 @@ class GangIndex:
         """A group was put or dropped: all that its tree held or holds are counted again."""
         self._dirty.update(self._of_groups.note_group(kind, key))
 
-    def mark_job_changed(self, key: ObjectKey) -> None:
-        """A Job changed: its gang, and native groups that it owns, are counted again."""
-        for gang in (GangKey("Job", *key), *self._of_groups.groups_below("Job", key)):
+    def mark_job_changed(self, key: ObjectKey, *versions: Job | Rejected | None) -> bool:
+        """A Job changed: its gang, and groups that it owns or names, are counted again.
+
+        Args:
+            key: of the Job.
+            versions: as it was, and as it is; None for a Job that is not there.
+
+        Returns:
+            Whether one of them is decided about here.
+        """
+        named = (each.group for each in versions if isinstance(each, Job) and each.group)
+        gangs = [
+            GangKey("Job", *key),
+            *self._of_groups.groups_below("Job", key),
+            *(GangKey("PodGroup", key.namespace, group) for group in named),
+        ]
+        for gang in gangs:
             self.mark_changed(gang)
+        return any(map(self.takes_gang, gangs))
 
     def join_other(self, pod: Pod) -> None:
         """A pod of another scheduler names a group."""

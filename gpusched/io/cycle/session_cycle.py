@@ -186,6 +186,8 @@ class SessionCycle:
         self.shown: list[Callable[[Snapshot, Plan, Decision], None]] = []
         """Told what each session saw, of its plan with sentences and statuses as they are written, and of its
         decision."""
+        self.revise: Callable[[Snapshot, Plan], Plan] = lambda _snapshot, plan: plan
+        """Takes out of a plan what is better left to other daemons, before anything of it is carried out."""
         self.tell_more: Callable[[Plan], Plan] = lambda plan: plan
         """Adds to statuses what no session knows."""
         self.judged: list[Callable[[PluginGuard], None]] = []
@@ -340,6 +342,7 @@ class SessionCycle:
                     self._only_look = False
                     self._following.note_status()
                 return
+            decision = attrs.evolve(decision, plan=self.revise(snapshot, decision.plan))
             self._follow_up(decision, seen, snapshot)
             self._commit_plan(decision.plan, snapshot)
             told = self._for_readers(decision.plan, snapshot)

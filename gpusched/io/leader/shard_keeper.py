@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
 
 import attrs
 import msgspec
@@ -21,13 +20,11 @@ from gpusched.base.errors import Conflict, GpuschedError
 from gpusched.io.leader.elector import Elector, Leadership
 from gpusched.io.leader.shard_board import BoardStore
 from gpusched.io.observe.logs import Logger
-from gpusched.shards.board import Board, NodeWish
+from gpusched.shards.board import READ_EVERY_S, WRITES_APART_S, Board
 from gpusched.shards.layout import stray_node_message
 from gpusched.shards.nodes import REST_S
 from gpusched.shards.part import STRAYS_TOLD, ShardPart
 
-READ_EVERY_S: Final = 1.0
-WRITES_APART_S: Final = 0.1
 _log = Logger(__name__)
 
 
@@ -228,7 +225,7 @@ class ShardKeeper:
                 raise
             self._begin_from(proposal)
         board = self.part.board
-        if board.grants != before.grants or _lending(board) != _lending(before):
+        if board.grants != before.grants or board.lending != before.lending:
             self.changed()
         self._tell_lent_nodes(before)
 
@@ -315,8 +312,3 @@ class ShardKeeper:
         if sentence not in self._told:
             self._told.add(sentence)
             _log.warning("shards", why=sentence)
-
-
-def _lending(board: Board) -> dict[str, tuple[NodeWish | None, int]]:
-    """Which shards ask for nodes, and how many each would lend."""
-    return {shard: (entry.wish, entry.idle) for shard, entry in board.shards.items()}

@@ -21,7 +21,7 @@ from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.config.model import DEFAULT, Config
 from gpusched.engine.objects import Obj, SimulatedObjects, with_condition, with_status
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.lab.experiments.mixes import without_evictions
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
@@ -79,7 +79,7 @@ class DeviceCluster:
     def __init__(self, objects: Iterable[Obj], config: Config = DEFAULT) -> None:
         self._config = without_evictions(config)
         self.cache = Cache(config.scheduler_names)
-        self._objects = SimulatedObjects(self.cache, epoch=EPOCH)
+        self._objects = SimulatedObjects((self.cache,), epoch=EPOCH)
         self._policy = load_policy(self._config)
         self._guard, self._sessions = PluginGuard(StoppedClock()), SessionCache()
         self._serial = 0

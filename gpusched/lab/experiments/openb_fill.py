@@ -18,7 +18,7 @@ from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.config.model import DEFAULT, Config, PluginChoice
 from gpusched.engine.objects import SimulatedObjects
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.lab.simulate.traces.openb import (
     WHOLE,
     TraceHost,
@@ -118,7 +118,7 @@ def _decided(hosts: Sequence[TraceHost], coming: Sequence[TracePod], config: Con
     """Names of the pods that got a place."""
     cache = Cache(config.scheduler_names)
     cache.use_limits(config.limits)
-    objects = SimulatedObjects(cache, epoch=EPOCH)
+    objects = SimulatedObjects((cache,), epoch=EPOCH)
     for node in hosts_as_nodes(hosts):
         objects.create(node, now=0.0)
     for index, request in enumerate(coming):

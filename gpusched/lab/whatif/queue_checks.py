@@ -30,7 +30,7 @@ def queue_remarks(
     if not edits:
         return ()
     cache = Cache(config.scheduler_names)
-    world = SimulatedObjects(cache, epoch=now)
+    world = SimulatedObjects((cache,), epoch=now)
     for obj in objects:
         if plural_of(obj) in ("queues", "nodes", "namespaces"):
             world.create(obj, now=0.0)

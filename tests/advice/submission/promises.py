@@ -23,7 +23,7 @@ from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import LoopClock
 from gpusched.config.model import DEFAULT
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
 from gpusched.io.recordings.snapshot_reader import take_snapshot

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 import pytest
 
+from gpusched.api.meta.identity import GangKey
+from gpusched.shards.layout import gang_hash
 from tests.daemon.conftest import pod_spec
 
 CONFIGURATION = """
@@ -18,6 +20,11 @@ shards:
 """
 ONE = "- {{name: {name}, nodeSelector: {{matchLabels: {{pool: {name}}}}}}}"
 HOSTS = "nvidia.com/gpu"
+
+
+def begins_in(gang: str, names: Sequence[str]) -> str:
+    """The shard in which a gang begins."""
+    return names[int(gang_hash(GangKey("PodGroup", "default", gang)), 16) % len(names)]
 
 
 class WatchedJournal(list[Any]):

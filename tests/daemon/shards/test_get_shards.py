@@ -154,11 +154,13 @@ spec: {schedulerName: gpusched, containers: [{name: c, image: i, resources: {lim
             assert SHARDS_LEFT_OUT in told.out, (question, told)
 
 
-def test_a_simulation_says_that_it_plays_one_daemon(tmp_path, capsys):
+def test_a_simulation_says_that_it_plays_a_daemon_for_each_shard(tmp_path, capsys):
     file = tmp_path / "gpusched.yaml"
     file.write_text("shards: [{name: a, nodeSelector: {matchLabels: {pool: a}}}]")
     main(["simulate", "--generate", "m6", "--jobs", "2", "--days", "1", "--config", f"now={file}"])
-    assert "shards of now are left out" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "configuration now: a daemon for each shard (a) is played" in told
+    assert "belongs to no shard, so that nothing is placed on it" in told
 
 
 def test_a_cluster_without_shards_is_told_so(sharded):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tests.daemon.shards.conftest import HOSTS, begins_in
+
 
 def test_gangs_go_where_they_fit(sharded):
     async def story(shards):
@@ -123,5 +125,59 @@ def test_a_gang_that_cannot_be_where_it_begins_does_not_wait_for_its_queue_there
         owners = shards.board()["owners"].values()
         assert set(told) == {"WaitingForQuota"}
         assert set(owners) == {"b"}
+
+    sharded(story, "a", "b")
+
+
+def named_for(shard, layout=("a", "b")):
+    """A name for a gang that begins in this shard."""
+    names = (f"claims-{number}" for number in range(100))
+    return next(name for name in names if begins_in(name, layout) == shard)
+
+
+def test_nobody_is_evicted_for_a_gang_for_which_another_shard_has_room(sharded):
+    async def story(shards):
+        # given a shard that one queue has all of, and an empty one
+        await shards.start(nodes=1)
+        shards.queue("borrows")
+        shards.queue("owns", deserved={HOSTS: "8"})
+        shards.daemon("a")
+        shards.daemon("b")
+        shards.gang("runs", 1, queue="borrows", only="a")
+        await shards.world.until(lambda: len(shards.world.running()) == 1, 60)
+
+        # when a gang begins there whose queue is due what it has
+        claims = named_for("a")
+        shards.gang(claims, 1, queue="owns")
+
+        # then it starts in the other, and nobody is evicted
+        await shards.world.until(lambda: shards.shards_of(claims), 60)
+        assert shards.shards_of(claims) == {"b"}
+        assert shards.shards_of("runs") == {"a"}
+        assert [write.path for write in shards.world.journal if "eviction" in write.path] == []
+
+    sharded(story, "a", "b")
+
+
+def test_who_is_due_room_takes_it_back_where_no_shard_has_any(sharded):
+    async def story(shards):
+        # given two shards that one queue has all of
+        await shards.start(nodes=1)
+        shards.queue("borrows")
+        shards.queue("owns", deserved={HOSTS: "16"})
+        shards.daemon("a")
+        shards.daemon("b")
+        for pool in ("a", "b"):
+            shards.gang(f"runs-{pool}", 1, queue="borrows", only=pool)
+        await shards.world.until(lambda: len(shards.world.running()) == 2, 60)
+        await shards.world.clock.sleep(3)  # the board has both
+
+        # when a gang begins in one of them whose queue is due all
+        claims = named_for("a")
+        shards.gang(claims, 1, queue="owns")
+
+        # then it gets what it is due where it begins
+        await shards.world.until(lambda: shards.shards_of(claims), 60)
+        assert shards.shards_of(claims) == {"a"}
 
     sharded(story, "a", "b")

@@ -6,11 +6,10 @@ import random
 
 import pytest
 
-from gpusched.api.meta.identity import GangKey
 from gpusched.cli.inspect.listing.shard_list import read_shards
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
-from gpusched.shards.layout import gang_hash
+from tests.daemon.shards.conftest import HOSTS, begins_in
 
 
 @pytest.fixture
@@ -34,11 +33,6 @@ def lending(sharded, tmp_path):
 def nodes_of(shards, gang):
     """Nodes on which a gang has members, sorted."""
     return sorted(pod["spec"]["nodeName"] for pod in shards.world.bound(gang))
-
-
-def begins_in(gang, names):
-    """The shard in which a gang begins."""
-    return names[int(gang_hash(GangKey("PodGroup", "default", gang)), 16) % len(names)]
 
 
 async def read_listing(shards):
@@ -310,5 +304,57 @@ def test_an_idle_node_that_was_lent_is_back_at_once_when_a_gang_waits_for_it(len
 
         # then it starts as soon as the daemons have read that, and not after a minute
         await shards.world.until(lambda: len(nodes_of(shards, "home")) == 2, 8)
+
+    lending(story, "a", "b", limit_s=4000)
+
+
+def test_nobody_is_evicted_for_a_gang_to_which_nodes_can_be_lent(lending):
+    async def story(shards):
+        # given two shards of two nodes, of which a queue has one each that is due none
+        await shards.start(nodes=2)
+        shards.queue("borrows")
+        shards.queue("owns", deserved={HOSTS: "32"})
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        for pool in ("a", "b"):
+            shards.gang(f"runs-{pool}", 1, queue="borrows", only=pool)
+        await shards.world.until(lambda: len(shards.world.running()) == 2, 60)
+        await shards.world.clock.sleep(3)  # the board has both
+
+        # when a gang comes that needs two nodes, and whose queue is due all
+        shards.gang("owner", 2, queue="owns")
+        await shards.world.until(lambda: shards.world.condition("owner"), 10)
+        told = shards.world.condition("owner")["message"]
+        await shards.world.until(lambda: len(nodes_of(shards, "owner")) == 2, 60)
+
+        # then it waits for the idle node of the other shard, and nobody has to go
+        assert "waits for nodes of other shards before others are evicted for it" in told
+        assert [write.path for write in shards.world.journal if "eviction" in write.path] == []
+
+    lending(story, "a", "b", limit_s=4000)
+
+
+def test_evictions_wait_no_longer_than_lent_nodes_take(lending):
+    async def story(shards):
+        # given two shards of two nodes, each with one that is held, and half of the other
+        await shards.start(nodes=2)
+        shards.queue("borrows")
+        shards.queue("owns", deserved={HOSTS: "32"})
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        for pool in ("a", "b"):
+            shards.gang(f"runs-{pool}", 1, queue="borrows", only=pool)
+            shards.gang(f"half-{pool}", 1, gpus=2, queue="borrows", only=pool)
+        await shards.world.until(lambda: len(shards.world.running()) == 4, 60)
+        await shards.world.clock.sleep(3)  # the board has all
+
+        # when a gang comes that would have room if no node were used in part
+        shards.gang("owner", 1, queue="owns")
+
+        # then it takes back what its queue is due when no node was lent in time
+        await shards.world.until(lambda: len(nodes_of(shards, "owner")) == 1, 90)
+        assert [write.path for write in shards.world.journal if "eviction" in write.path] != []
 
     lending(story, "a", "b", limit_s=4000)

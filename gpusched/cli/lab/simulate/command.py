@@ -149,11 +149,11 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.fill:
         return run_fill(arguments)
     chosen = settings(arguments.config, arguments.sets)
-    print_shards_note(chosen)
     gpus = _gpu_resources(chosen)
     with gpu_resources_in_force(gpus):
         given = read_input(arguments)
     _tell_holes(given)
+    print_shards_note(chosen, given.objects)
     records = _play_all(given, chosen)
     if arguments.report is not None:
         reported = [RunReport(record=each, config=each.name) for each in records]
@@ -231,6 +231,7 @@ def _play(
     case = SimulationCase(
         name=setting.name,
         config=setting.config,
+        plays_shards=True,
         objects=vary_objects(given.objects, setting.changes),
         arrivals=vary_arrivals(given.arrivals(), setting.changes),
         until=given.until,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +20,7 @@ from gpusched.config.yaml_tree import ConfigProblems
 from gpusched.lab.scenario.file.configuration import daemon_configuration
 from gpusched.lab.scenario.file.context import ReadContext
 from gpusched.lab.simulate.variations import Variations, fifo_config
+from gpusched.shards.layout import ShardLayout, stray_node_message
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _WHOLE: Final = re.compile(r"[0-9]{1,9}")
@@ -80,15 +81,31 @@ def settings(configs: Iterable[str], sets: Iterable[str]) -> list[SimulationSett
     return [_setting(name, draft, f"--set {name}") for name, draft in drafts.items()]
 
 
-def print_shards_note(chosen: Iterable[SimulationSetting]) -> None:
-    """Say of configurations with shards that one daemon is played, on stderr."""
-    names = [each.name for each in chosen if each.config.shards]
-    if names:
-        print_notes(
-            [
-                f"shards of {', '.join(names)} are left out: one daemon is played that decides about all nodes"
-            ]
-        )
+def print_shards_note(
+    chosen: Iterable[SimulationSetting], objects: Iterable[Mapping[str, Any]] = ()
+) -> None:
+    """Say on stderr of configurations with shards how they are played.
+
+    Args:
+        chosen: configurations.
+        objects: of the cluster, of which nodes are named that belong to no shard, or to several.
+    """
+    nodes = [each["metadata"] for each in objects if each.get("kind") == "Node"]
+    for each in chosen:
+        if not each.config.shards:
+            continue
+        layout = ShardLayout.from_config(each.config)
+        names = ", ".join(layout.names)
+        notes = [f"configuration {each.name}: a daemon for each shard ({names}) is played"]
+        strays = [
+            stray_node_message(node["name"], matching)
+            for node in nodes
+            if len(matching := layout.matching(node.get("labels") or {})) != 1
+        ]
+        if strays:
+            more = f" ({len(strays) - 1:,} more do as well)" if len(strays) > 1 else ""
+            notes.append(f"configuration {each.name}: {strays[0]}{more}")
+        print_notes(notes)
 
 
 def setting_of(

@@ -111,6 +111,7 @@ def play_point(point: SweepPoint, given: Playable) -> RunRecord:
             SimulationCase(
                 name=setting.name,
                 config=setting.config,
+                plays_shards=True,
                 objects=vary_objects(given.objects, setting.changes),
                 arrivals=vary_arrivals(given.arrivals(), setting.changes),
                 until=given.until,

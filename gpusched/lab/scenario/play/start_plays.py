@@ -10,7 +10,7 @@ from gpusched.advice.trial import TrialCluster
 from gpusched.base.clock import Clock
 from gpusched.config.model import Config
 from gpusched.devcluster.cluster import DevCluster
-from gpusched.engine.simulation import StoppedClock
+from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.engine.world import RUN_FOR
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.history.played_starts import PlayedStarts

@@ -17,7 +17,10 @@ from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.patches import evictions_patch, turn_record_patch
 from gpusched.base.errors import InvariantBroken
 from gpusched.base.merge_patch import merge_patch
+from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.expected_pods import is_expected_uid
+from gpusched.cache.part import WHOLE_CLUSTER
+from gpusched.cache.verify.placements import start_error
 from gpusched.engine.controllers import SimulatedControllers
 from gpusched.engine.job_records import LiveJob, gpus_of
 from gpusched.engine.kept_spans import KeptSpanRecorder
@@ -72,15 +75,44 @@ class PlanExecutor:
         self._placed = placed
         self.kept = KeptSpanRecorder()
         """Windows of Reservations that were active."""
+        self._cache = world.cache
+        """Of the daemon whose plan is carried out."""
         self._shown: dict[UID, tuple[str, bool, bool]] = {}
         """What was written last of each PodGroup: phase, scheduled, preempted."""
-        self._marked: dict[str, tuple[QueueStatus, Queue, QueueMark | None]] = {}
-        """What was told last of each queue, the queue then, and its mark after that."""
+        self._marked: dict[
+            tuple[str, tuple[str, ...]], tuple[QueueStatus, Queue, QueueMark | None]
+        ] = {}
+        """What a daemon told last of each queue, by its name and the daemon's shards; the queue then, and its mark after that."""
+        self._parts: dict[str, dict[tuple[str, ...], tuple[int, int]]] = {}
+        """GPUs that each queue has and is due, by the shards of the daemon that told it last."""
 
-    def plan(self, plan: Plan) -> None:
-        """All of it, in the order of the daemon: places first, then room is made."""
+    def start(self, plan: Plan, cache: Cache, path: Callable[[str], tuple[str, ...]]) -> None:
+        """Bind the gangs of a plan, but those that their daemon may not start now.
+
+        Args:
+            plan: that was decided.
+            cache: of the daemon.
+            path: names of a queue and of those above it.
+        """
+        self._cache = cache
         for gang in plan.binds:
+            if cache.part is not WHOLE_CLUSTER:
+                moves = [
+                    (each.key, each.uid, each.node, each.node_uid, each.slots)
+                    for each in gang.binds
+                ]
+                if start_error(cache, gang.gang, path(gang.queue), moves):
+                    continue
             self._bind(gang)
+
+    def carry_out(self, plan: Plan, cache: Cache) -> None:
+        """What a plan has beside places, in the order of the daemon: room is made, and all is told.
+
+        Args:
+            plan: as it is told.
+            cache: of the daemon.
+        """
+        self._cache = cache
         for status in plan.gangs:
             self._status(status)
         switches = {each.key: each for each in plan.job_changes}
@@ -111,10 +143,10 @@ class PlanExecutor:
             "scheduled": parse_time(stamp),
         }
         for bind in gang.binds:
-            pod, obj = world.cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
+            pod, obj = self._cache.find_pod(bind.uid), world.objects.get("pods", bind.key)
             if pod is None or obj is None:
                 raise InvariantBroken(f"pod {bind.key} was given a place and does not exist")
-            world.cache.assume_binding(pod, bind.node, bind.slots)
+            self._cache.assume_binding(pod, bind.node, bind.slots)
             notes = dict(shared)
             if bind.rank >= 0:
                 notes["gpusched.io/rank"] = str(bind.rank)
@@ -232,7 +264,7 @@ class PlanExecutor:
         if self._shown.get(status.uid) == shown:
             return
         self._shown[status.uid] = shown
-        request = GroupWrite(status).request(world.cache, None, world.wall)
+        request = GroupWrite(status).request(self._cache, None, world.wall)
         obj = world.objects.get("podgroups", ObjectKey(status.gang.namespace, status.gang.name))
         if request is not None and obj is not None:
             self._patch(obj, request.body)
@@ -250,7 +282,7 @@ class PlanExecutor:
         world = self._world
         named = {uid for uid, _ in status.nominated}
         for key, uid in status.waiting_pods:
-            pod = world.cache.find_pod(uid)
+            pod = self._cache.find_pod(uid)
             if pod is None or not pod.nominated or uid in named:
                 continue
             obj = world.objects.get("pods", key)
@@ -277,35 +309,40 @@ class PlanExecutor:
 
     def _queue(self, status: QueueStatus) -> None:
         world = self._world
-        queue = world.cache.queues.items.get(ObjectKey("", status.name))
+        queue = self._cache.queues.items.get(ObjectKey("", status.name))
         if queue is None:
             return
-        told, then, mark_then = self._marked.get(status.name, (None, None, None))
-        if told is status and then is queue and mark_then is world.lives.last_mark(status.name):
+        place = (status.name, status.shards)
+        told, then, mark_then = self._marked.get(place, (None, None, None))
+        same = told is status or (bool(status.shards) and told == status)
+        if same and then is queue and mark_then is world.lives.last_mark(status.name):
             return  # nothing is told anew, and no pod has ended since
 
         def limit(amounts: object) -> int | None:
             found = gpus_of(amounts)  # type: ignore[arg-type]
             return found or None
 
+        parts = self._parts.setdefault(status.name, {})
+        parts[status.shards] = (gpus_of(status.allocated), gpus_of(status.fair_share))
+        allocated, fair_share = map(sum, zip(*parts.values(), strict=True))
         mark = QueueMark(
             at=world.now,
             weight=queue.weight,
             deserved=limit(queue.deserved),
             capability=limit(queue.capability),
             guarantee=limit(queue.guarantee),
-            allocated=gpus_of(status.allocated),
-            fair_share=gpus_of(status.fair_share),
+            allocated=allocated,
+            fair_share=fair_share,
             closed=status.state != "Open",
         )
         world.lives.mark(status.name, "" if queue.parent == "root" else queue.parent, mark)
-        self._marked[status.name] = (status, queue, world.lives.last_mark(status.name))
+        self._marked[place] = (status, queue, world.lives.last_mark(status.name))
         used = status.usage is not None and status.usage.as_of and status.usage != queue.usage
         charged = status.budget is not None and status.budget.record != queue.budget_record
-        if not used and not charged:
+        if not used and not charged and not status.shards:
             return
-        # What was used of late, and of a budget, is read again by the next session.
-        request = QueueWrite(status).request(world.cache, None, world.wall)
+        # What was used of late, of a budget, and is used in other shards is read again by the next session.
+        request = QueueWrite(status).request(self._cache, None, world.wall)
         obj = world.objects.get("queues", ObjectKey("", status.name))
         if request is not None and obj is not None:
             self._patch(obj, request.body)

@@ -1,0 +1,176 @@
+"""The board by which simulated daemons of shards agree, which each reads and writes when its daemon would.
+
+Each holds one shard from the beginning to the end. Every write is taken at once, so that none is ever in doubt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+from math import ceil
+
+import msgspec
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.cache.snapshot import Snapshot
+from gpusched.config.model import Config
+from gpusched.engine.schedulers.scheduler import SimulatedScheduler
+from gpusched.engine.world import EventQueue
+from gpusched.session.decide import Decision
+from gpusched.session.state.plan import Plan
+from gpusched.shards.board import READ_EVERY_S, WRITES_APART_S, Board
+from gpusched.shards.layout import ShardLayout
+from gpusched.shards.part import ShardPart, gang_family
+
+
+class ShardMember:
+    """One daemon's part in the exchange.
+
+    Args:
+        layout: of the configuration.
+        shard: that it holds.
+        scheduler: that decides about it.
+        now: the time in seconds since the beginning.
+    """
+
+    def __init__(
+        self,
+        layout: ShardLayout,
+        shard: str,
+        scheduler: SimulatedScheduler,
+        now: Callable[[], float],
+    ) -> None:
+        self.scheduler = scheduler
+        self.part = ShardPart(
+            layout, identity=shard, first=shard, held=frozenset((shard,)),
+            knows=scheduler.cache.families.is_known, moved=self._gangs_moved,
+            nodes_moved=self._nodes_moved,
+        )  # fmt: skip
+        self.part.bound_not_preemptible(within_deserved=scheduler.policy.bounds_not_preemptible)
+        self.part.take_effect(scheduler.cache)
+        self.looked_at = 0.0
+        """When it looked at the board last, seconds since the beginning."""
+        self.due_at: float | None = None
+        """When it looks next, where that was planned."""
+        self._now = now
+
+    def _gangs_moved(self, keys: Iterable[GangKey]) -> None:
+        if moved := [gang_family(key) for key in keys]:
+            self.scheduler.cache.show_again(moved)
+            self.scheduler.note_change(self._now())
+
+    def _nodes_moved(self, names: Iterable[str]) -> None:
+        if moved := [*names]:
+            self.scheduler.cache.rows.look_again(moved)
+            self.scheduler.note_change(self._now())
+
+    def end_rests(self, wall: float) -> None:
+        """Nodes that came from other shards may be used when they have rested."""
+        if self.part.nodes.end_rests(wall):
+            self.part.take_effect(self.scheduler.cache)
+            self.scheduler.note_change(self._now())
+
+
+class BoardExchange:
+    """See the module.
+
+    Args:
+        config: with shards.
+        schedulers: one for each of them, in their order.
+        agenda: of the simulated cluster.
+        now: the time in seconds since the beginning.
+        epoch: wall time at second 0.
+        begins: the board of the cluster that is simulated, where it has one.
+    """
+
+    def __init__(
+        self,
+        config: Config,
+        schedulers: Collection[SimulatedScheduler],
+        agenda: EventQueue,
+        now: Callable[[], float],
+        *,
+        epoch: float,
+        begins: Board | None,
+    ) -> None:
+        layout = ShardLayout.from_config(config)
+        self._agenda, self._now, self._epoch = agenda, now, epoch
+        self.members = tuple(
+            ShardMember(layout, shard, scheduler, now)
+            for shard, scheduler in zip(layout.names, schedulers, strict=True)
+        )
+        self._board = Board(layout=layout.digest)
+        if begins is not None and begins.layout == layout.digest:
+            self._board = msgspec.structs.replace(
+                self._board, grants=begins.grants, owners=begins.owners, nodes=begins.nodes
+            )
+        self._board = msgspec.structs.replace(
+            self._board,
+            shards={
+                member.part.first: member.part.claim(member.part.first) for member in self.members
+            },
+        )
+        for member in self.members:
+            member.part.read(self._board)
+            member.part.nodes.end_rests(epoch)
+
+    @property
+    def parts(self) -> tuple[ShardPart, ...]:
+        """What each daemon decides about, in the order of the shards."""
+        return tuple(member.part for member in self.members)
+
+    def note_session(
+        self, part: ShardPart, snapshot: Snapshot, told: Plan, decision: Decision
+    ) -> None:
+        """A session of one of them was held.
+
+        Args:
+            part: of its daemon.
+            snapshot: that was decided on.
+            told: the plan, with what is told of it.
+            decision: that came of the session.
+        """
+        promised = {name for room in decision.reserved for name in room.nodes}
+        part.note_decisions(snapshot, told, promised=promised)
+        member = next(each for each in self.members if each.part is part)
+        if part.nodes.are_resting or part.proposal(self._wall) != self._board:
+            self._plan_look(member, max(self._now(), member.looked_at + WRITES_APART_S))
+
+    @property
+    def _wall(self) -> float:
+        return self._epoch + self._now()
+
+    def _plan_look(self, member: ShardMember, at: float) -> None:
+        if member.due_at is None or at < member.due_at:
+            member.due_at = at
+            self._agenda.at(at, partial(self._look, member, at), news=False)
+
+    def _look(self, member: ShardMember, at: float) -> None:
+        """Read the board, follow it, and write what is to be changed."""
+        if member.due_at != at:
+            return  # it looked before
+        member.looked_at, member.due_at = at, None
+        before = member.part.board
+        member.end_rests(self._wall)
+        member.part.read(self._board)
+        proposal = member.part.proposal(self._wall)
+        if proposal != self._board:
+            self._board = proposal
+            member.part.read(proposal)
+            for other in self.members:
+                if other is not member:
+                    self._plan_look(other, self._next_read(other))
+        board = member.part.board
+        if board != before:
+            member.scheduler.note_others(self._now())
+        if board.grants != before.grants or board.lending != before.lending:
+            member.scheduler.note_change(self._now())
+        if member.part.nodes.are_resting:
+            self._plan_look(member, at + READ_EVERY_S)
+
+    def _next_read(self, member: ShardMember) -> float:
+        passed = self._now() - member.looked_at
+        return member.looked_at + max(1, ceil(passed / READ_EVERY_S)) * READ_EVERY_S
+
+
+__all__ = ["BoardExchange"]
