@@ -110,6 +110,11 @@ FRAGMENTATION_PERIOD_S: Final = 10.0
 STATUS_SESSION_DELAY_S: Final = 0.2
 """A session that only status needs is put off so long, for more of the same; while bindings wait
 to be sent again and again, as it takes the processor from them."""
+STATUS_SESSION_GANG_S: Final = 0.005
+"""The same for each gang of which the session before told the status, where that is more: sessions that nobody's place
+depends on take about a hundredth of a processor."""
+STATUS_SESSION_DELAY_MAX_S: Final = 1.0
+"""However many gangs wait, status is told after so long."""
 SESSION_WORK_MAX: Final = 120_000
 """Default of ``limits.sessionWork``. Units of work, each about a microsecond, that the gangs of all tenants may come to in one action
 of one session; the others are looked at by the next."""

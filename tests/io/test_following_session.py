@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from gpusched.base.limits import STATUS_SESSION_DELAY_S
+from gpusched.base.limits import STATUS_SESSION_DELAY_MAX_S, STATUS_SESSION_DELAY_S
 from gpusched.io.workers.following_session import FollowingSession
 from gpusched.lab.virtual_time.loop import run_virtual
 
@@ -38,6 +38,19 @@ def test_what_only_status_depends_on_is_told_by_one_session_a_while_later():
         following.note_status()
 
     assert begun_after(play) == [STATUS_SESSION_DELAY_S]
+
+
+def test_status_waits_the_longer_the_more_gangs_are_told_of():
+    """Given sessions that told of 100 gangs, of a hundred thousand, and of two."""
+    delays = []
+    for gangs in (100, 100_000, 2):
+
+        async def play(following, gangs=gangs):
+            following.note_gangs(gangs)
+            following.note_status()
+
+        delays += begun_after(play)
+    assert delays == [0.5, STATUS_SESSION_DELAY_MAX_S, STATUS_SESSION_DELAY_S]
 
 
 def test_a_session_that_was_held_meanwhile_has_told_it():

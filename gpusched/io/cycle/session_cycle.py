@@ -432,6 +432,7 @@ class SessionCycle:
         if following.rounds is not None:
             self._cache.rounds = following.rounds
         self._cache.expected_starts = decision.expected_starts
+        self._following.note_gangs(len(decision.plan.gangs))
         self._following.follow(following.after_s)
 
     async def _run(self, run: Callable[[], Decision]) -> Decision:

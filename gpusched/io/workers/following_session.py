@@ -27,6 +27,7 @@ class FollowingSession:
         self._begin = begin
         self._begin_soon = begin_soon
         self._is_busy = is_busy
+        self._delay_s = limits.STATUS_SESSION_DELAY_S
         self._turn: asyncio.TimerHandle | None = None
         self._status: asyncio.TimerHandle | None = None
         self._status_waits = False
@@ -37,7 +38,13 @@ class FollowingSession:
         self._status_waits = True
         if self._status is None and self._turn is None:
             loop = asyncio.get_running_loop()
-            self._status = loop.call_later(limits.STATUS_SESSION_DELAY_S, self._tell_status)
+            self._status = loop.call_later(self._delay_s, self._tell_status)
+
+    def note_gangs(self, count: int) -> None:
+        """A session told the status of so many gangs: one that only status needs waits the longer, the more there are."""
+        asked_s = count * limits.STATUS_SESSION_GANG_S
+        most_s = limits.STATUS_SESSION_DELAY_MAX_S
+        self._delay_s = max(limits.STATUS_SESSION_DELAY_S, min(asked_s, most_s))
 
     def _tell_status(self) -> None:
         self._status = None
