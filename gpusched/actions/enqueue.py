@@ -35,13 +35,14 @@ class Enqueue:
         makes inside its own queue, say.
         """
         fresh = []
+        outcomes, nominations = session.outcomes, session.nominations
+        admitted = outcomes.admitted_keys
         for gang in session.gangs:
             session.on_gang(gang.key)
-            session.outcomes.admit(gang, _verdict(session, gang))
-            held = session.nominations.nominated_places(gang) or session.nominations.moved_places(
-                gang
-            )
-            if not (gang.placed or held) and session.outcomes.is_admitted(gang):
+            outcomes.admit(gang, _verdict(session, gang))
+            if gang.placed or gang.key not in admitted:
+                continue
+            if not (nominations.nominated_places(gang) or nominations.moved_places(gang)):
                 fresh.append(gang)
         refuse_beyond_quota(session, fresh)
 

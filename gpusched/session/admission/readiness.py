@@ -6,7 +6,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.admission_age import lacks_pods
 from gpusched.session.admission.queue_gate import queue_admission
 from gpusched.session.framework.reasons import Reason, not_enough_members_message
-from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.framework.verdict import ALLOW, first_refusal
 from gpusched.session.state.session import Session
 
 
@@ -39,6 +39,8 @@ def _may_be_placed(session: Session, gang: Gang) -> bool:
         )
         return False
     verdict = first_refusal(session.hooks.ready_checks, gang)
+    if verdict is ALLOW:
+        return True
     if verdict.refuses:
         session.outcomes.refuse(gang, verdict.reason, verdict.message)
     return not verdict.refuses

@@ -34,19 +34,31 @@ class EquivalenceCache:
         self._known: dict[ClassOnOpenNodes, tuple[CacheState, Unschedulable]] = {}
         self._no_room: dict[ClassOnOpenNodes, tuple[CacheState, Unschedulable]] = {}
         """By kind without regard to lengths: no place was found, whatever is reserved."""
+        self._last: tuple[EquivalenceClass, CacheState, Unschedulable] | None = None
+        """The last answer, where it is that of all gangs of the kind without a nomination."""
 
     def refusal_of(self, gang: Gang) -> Unschedulable | None:
         """Why a gang like this one was refused since the last move; None when none was."""
-        kind = equivalence_class_of(self._session, gang) if self._known else None
+        session, last, state = self._session, self._last, self._cache_state()
+        if (
+            last is not None
+            and last[1] == state
+            and last[0] is session.cache.equivalence.class_of(gang)
+            and not session.nominations.has_nomination(gang)
+        ):
+            return last[2]
+        kind = equivalence_class_of(session, gang) if self._known else None
         if kind is None:
             return None
-        state, closed = self._cache_state(), self._session.windows.class_key(gang)
+        closed = session.windows.class_key(gang)
         known = self._known.get((kind, closed))
         if known is None or known[0] != state:
             known = self._no_room.get((kind.timeless, closed))
             if known is None or known[0] != state or not self._quota_allows(gang):
                 return None
             self._known[kind, closed] = known
+        if not session.snapshot.reservations and not any(each.claims for each in kind.classes):
+            self._last = (kind, *known)
         return known[1]
 
     def remember_refusal(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:

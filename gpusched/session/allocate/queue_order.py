@@ -38,8 +38,8 @@ class _QueueBranch:
         self.below: dict[str, _QueueBranch] = {}
         self.served = 0
         self._next = 0
-        self._lent = False
-        self._ordered: list[tuple[Any, _QueueBranch]] = []
+        self.ordered: list[tuple[Any, _QueueBranch]] = []
+        """Queues below in which somebody waits, behind their keys."""
 
     def sort_children(self, session: Session) -> None:
         """Put everything below in order."""
@@ -57,7 +57,7 @@ class _QueueBranch:
         while (gang := child.next_gang()) is not None:
             key = child.sort_key(session, gang)
             if key is not None:
-                insort_right(self._ordered, (key, child), key=_SORT_KEY)
+                insort_right(self.ordered, (key, child), key=_SORT_KEY)
                 return
             child.leave_out_next(session)
 
@@ -66,7 +66,7 @@ class _QueueBranch:
         if self._next < len(self.queued):
             self._next += 1
             return
-        _, child = self._ordered.pop(0)
+        _, child = self.ordered.pop(0)
         child.leave_out_next(session)
         self._push_child(session, child)
 
@@ -74,38 +74,36 @@ class _QueueBranch:
         """The gang that would be served next."""
         if self._next < len(self.queued):
             return self.queued[self._next][1]
-        return self._ordered[0][1].next_gang() if self._ordered else None
+        return self.ordered[0][1].next_gang() if self.ordered else None
+
+    def path_served(self) -> list[_QueueBranch]:
+        """This queue and those below it, down to the one of which a gang is served next; none where nobody is left."""
+        path, here = [self], self
+        while here.own_next is None:
+            if not here.ordered:
+                return []
+            here = here.ordered[0][1]
+            path.append(here)
+        return path
 
     def take_gang(self) -> Gang:
-        """Serve one. ``put_back`` must follow before anything else is asked."""
-        self.served += 1
-        self._lent = self._next >= len(self.queued)
-        if self._lent:
-            return self._ordered[0][1].take_gang()
+        """Serve the next gang of this queue's own."""
         self._next += 1
-        return self.queued[self._next - 1][1]
+        return self.last_served[1]
 
-    def turn_of(self, gang: Gang, above: tuple[Any, ...] = ()) -> WaitingTurn | None:
-        """The turn of the gang that ``take`` gave, until ``update_keys``; None of another gang.
+    @property
+    def last_served(self) -> tuple[Any, Gang]:
+        """The gang of this queue's own that was served last, behind its sort key."""
+        return self.queued[self._next - 1]
 
-        Args:
-            gang: that is asked about.
-            above: names and sort keys of this queue and those above it.
-        """
-        if self._lent and self._ordered:
-            key, child = self._ordered[0]
-            return child.turn_of(gang, (*above, (child.name, key[1] if key[0] == 0 else None)))
-        if self._lent or not self._next:
-            return None
-        own, served = self.queued[self._next - 1]
-        return WaitingTurn(gang.key, _first_turn(gang), above, own) if served is gang else None
+    @property
+    def own_next(self) -> Gang | None:
+        """The gang of this queue's own that would be served next."""
+        return self.queued[self._next][1] if self._next < len(self.queued) else None
 
-    def update_keys(self, session: Session) -> None:
-        """Give the path that was served its new keys."""
-        if not self._lent:
-            return
-        _, child = self._ordered.pop(0)
-        child.update_keys(session)
+    def update_first_child(self, session: Session) -> None:
+        """Give the queue below that was served its new key."""
+        _, child = self.ordered.pop(0)
         self._push_child(session, child)
 
     def sort_key(self, session: Session, gang: Gang) -> tuple[Any, ...] | None:
@@ -116,6 +114,53 @@ class _QueueBranch:
         if key is None:
             return None
         return (0, key, self.served, int(self.node.queue.created), self.name)
+
+
+class _ServedQueue:
+    """A queue of which gangs are served, and the queues above it.
+
+    Args:
+        session: in which they are.
+        path: from the widest queue to this one.
+    """
+
+    def __init__(self, session: Session, path: list[_QueueBranch]) -> None:
+        self._session = session
+        self._path = path
+        self._state = session.queue_accounts.state_key()
+        first = [above.ordered[0] for above in path[:-1]]
+        self._above = tuple((child.name, key[1] if key[0] == 0 else None) for key, child in first)
+        self._alone = all(len(above.ordered) == 1 for above in path[:-1])
+
+    def take_gang(self) -> Gang:
+        """Serve the next gang."""
+        for branch in self._path:
+            branch.served += 1
+        return self._path[-1].take_gang()
+
+    def turn_of(self, gang: Gang) -> WaitingTurn | None:
+        """The turn of the gang that ``take_gang`` gave, until ``served_next``; None of another gang."""
+        own, served = self._path[-1].last_served
+        return (
+            WaitingTurn(gang.key, _first_turn(gang), self._above, own) if served is gang else None
+        )
+
+    def served_next(self) -> _ServedQueue | None:
+        """The queue that is served after the gang that ``take_gang`` gave; None when nobody is left."""
+        here, session = self._path[-1], self._session
+        following = here.own_next if self._alone else None
+        if following is not None and session.order_keys.queues_stay(
+            here.last_served[1], following, self._state
+        ):
+            return self
+        for above in reversed(self._path[:-1]):
+            above.update_first_child(session)
+        return _first_served(session, self._path[0])
+
+
+def _first_served(session: Session, root: _QueueBranch) -> _ServedQueue | None:
+    path = root.path_served()
+    return _ServedQueue(session, path) if path else None
 
 
 def in_queue_order(
@@ -140,15 +185,16 @@ def in_queue_order(
         leaf.line.append(gang)
     root.sort_children(session)
     had: Counter[GangKey] = Counter()
-    while root.next_gang() is not None:
-        gang = root.take_gang()
+    queue = _first_served(session, root)
+    while queue is not None:
+        gang = queue.take_gang()
         session.on_gang(gang.key)
-        session.order_keys.serving = root.turn_of
+        session.order_keys.serving = queue.turn_of
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1
             leaves[gang.queue].requeue_gang(session, gang, turn=had[gang.key])
-        root.update_keys(session)
+        queue = queue.served_next()
 
 
 def _first_turn(gang: Gang) -> TurnFirst | None:
@@ -171,10 +217,9 @@ def _leaf_branch(session: Session, root: _QueueBranch, name: str) -> _QueueBranc
 
 
 def _keyed_gangs(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
-    of_gang = session.order_keys.gang_key
-    keyed = []
-    for gang in gangs:
-        key = of_gang(gang)
-        if key is not None:
-            keyed.append(((key, turn, int(gang.waits_since * 1e6), gang.key), gang))
-    return keyed
+    keys = session.order_keys.gang_keys(gangs)
+    return [
+        ((key, turn, int(gang.waits_since * 1e6), gang.key), gang)
+        for key, gang in zip(keys, gangs, strict=True)
+        if key is not None
+    ]

@@ -67,7 +67,7 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
     """Jobs that are started, because they got places or a claim to them, and those given back."""
     started = [
         _resume_job(session, gang)
-        for gang in session.gangs
+        for gang in (session.gangs if session.placements or session.nominations.plans else ())
         if gang.suspended
         and (session.placements.assigned(gang) or gang.key in session.nominations.plans)
     ]

@@ -104,7 +104,8 @@ def refuse_and_reserve(session: Session, gang: Gang, refusal: Unschedulable) -> 
         return
     before = reservations.looked_at
     reserved = reservations.note_blocked(gang, passed=refusal.reason == Reason.RESERVED)
-    session.work_budget.spend_units(limits.WORK_MOMENT * (reservations.looked_at - before))
+    if moments := reservations.looked_at - before:
+        session.work_budget.spend_units(limits.WORK_MOMENT * moments)
     if reserved is not None:
         message = truncate_message(f"{message}; {own_reservation_message(reservations, reserved)}")
     session.outcomes.refuse(gang, refusal.reason, message)

@@ -46,24 +46,24 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     scheduled when its members are bound, not when that was decided.
     """
     cache = session.cache.statuses
-    holders = GpuHolders(session)
+    holders, outcomes, placements = GpuHolders(session), session.outcomes, session.placements
+    reasons = session.cache.kept.get_or_make(_KeptReasons, _KeptReasons).begin_session()
     found = []
     for gang in session.gangs:
         session.on_gang(gang.key)
         if gang.placed:
-            if session.placements.assigned(gang) or not all(
-                member.confirmed for member in gang.placed
-            ):
+            if placements.assigned(gang) or not all(member.confirmed for member in gang.placed):
                 continue
-        elif gang.done or session.placements.assigned(gang):
+        elif gang.done or placements.assigned(gang):
             continue
-        if session.gang_selection.is_deferred(gang) and session.outcomes.refusal(gang) is None:
+        refusal = outcomes.refusal(gang)
+        if refusal is None and session.gang_selection.is_deferred(gang):
             continue
         about = (
-            session.outcomes.admission(gang),
-            session.outcomes.refusal(gang),
-            session.outcomes.position(gang),
-            session.outcomes.estimated_start(gang),
+            outcomes.admission(gang),
+            reasons.same_object(refusal),
+            outcomes.position(gang),
+            outcomes.estimated_start(gang),
             holders.holders_text(gang),
         )
         # A gang without a nomination has the same status as long as this is the same.
@@ -77,6 +77,27 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             found += statuses_of_tree(gang, known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
     return tuple(found)
+
+
+class _KeptReasons:
+    """Reasons as the last session told them: equal ones are the same object, so that comparing statuses costs little."""
+
+    def __init__(self) -> None:
+        self._before: dict[PendingReason, PendingReason] = {}
+        self._now: dict[PendingReason, PendingReason] = {}
+        self._last: tuple[PendingReason | None, PendingReason | None] = (None, None)
+
+    def begin_session(self) -> _KeptReasons:
+        """Forget what was told before the last session."""
+        self._before, self._now, self._last = self._now, {}, (None, None)
+        return self
+
+    def same_object(self, reason: PendingReason | None) -> PendingReason | None:
+        """The reason as it was told first; most gangs that follow each other are told the same."""
+        if reason is not None and reason is not self._last[0]:
+            known = self._now.setdefault(reason, self._before.get(reason, reason))
+            self._last = (reason, known)
+        return None if reason is None else self._last[1]
 
 
 def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
@@ -387,14 +408,12 @@ def count_waiting_gangs(session: Session) -> dict[tuple[str, str], int]:
         found.update(
             {(queue, str(Reason.WAITING_FOR_TURN)): n for queue, n in in_turn.items() if n}
         )
-    for gang in session.gangs:
-        if not gang.missing_members:
-            continue
-        if not gang.done and not session.placements.assigned(gang):
-            reason = (
-                session.outcomes.refusal(gang) or _reason_before_attempt(session, gang)
-            ).reason
-            found[gang.queue, reason] += 1
+    outcomes, placements = session.outcomes, session.placements
+    found.update(
+        (gang.queue, (outcomes.refusal(gang) or _reason_before_attempt(session, gang)).reason)
+        for gang in session.gangs
+        if gang.missing_members and not gang.done and not placements.assigned(gang)
+    )
     counts: dict[tuple[str, str], int] = {}
     for (queue, reason), number in found.items():
         known = session.snapshot.queues.get(queue) is not None

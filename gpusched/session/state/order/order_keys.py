@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -11,7 +11,7 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.sort_keys import SortKeyHook, parts_by_hook
-from gpusched.session.state.equivalence import EquivalenceClasses
+from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 from gpusched.session.state.order.waiting_turns import WaitingOrder, WaitingTurn
 
 _NOTHING_ALIKE: Final = SortKeyHook(lambda _gang: (), alike=True)
@@ -96,6 +96,33 @@ class OrderKeys:
                 key = self._known_keys.setdefault(key, key)
             known = self._gangs[item] = (state, key)
         return known[1]
+
+    def gang_keys(self, gangs: Iterable[Gang]) -> list[Any]:
+        """Keys of gangs that are asked for together, each as ``gang_key`` gives it."""
+        class_of, known = self._kinds.class_of, dict[EquivalenceClass, Any]()
+        if self._failed or not self.shared_by_class:
+            return [self.gang_key(gang) for gang in gangs]
+        found = []
+        for gang in gangs:
+            kind = class_of(gang)
+            key = None if kind is None else known.get(kind)
+            if key is None:
+                key = self.gang_key(gang)
+                if kind is not None:
+                    known[kind] = key
+            found.append(key)
+        return found
+
+    def queues_stay(self, gang: Gang, other: Gang, state: tuple[int, bool]) -> bool:
+        """Whether keys of queues are the same with one gang and with another, and as they were in a state of the accounts."""
+        kind = self._kinds.class_of(gang)
+        return (
+            kind is not None
+            and kind is self._kinds.class_of(other)
+            and not self._failed
+            and self._queue_keys_are_shared
+            and state == self._accounts.state_key()
+        )
 
     def queue_key(self, node: QueueNode, gang: Gang) -> Any:
         """Key of a queue among its siblings, given its next gang; None to leave it out."""
