@@ -7,12 +7,14 @@ take from them, and only as many as are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import attrs
+import numpy as np
 
 from gpusched.api.meta.identity import GangKey
-from gpusched.arrays.columns import Bools, RequestVector
+from gpusched.arrays.columns import Bools, RequestVector, how_many_fit
 from gpusched.base import limits
 from gpusched.base.classes import define, frozen
 from gpusched.base.errors import SolverFault
@@ -59,13 +61,27 @@ class _PoolStage:
     """Victims of the first queues, for one class and area.
 
     Attributes:
+        make_pool: makes the pool, which is worth its while only where somebody may leave or there is room.
+        size: bundles that may leave.
+        lacks_room: whether nodes have room for fewer claimants as things are; of devices nothing is known.
         gangs: how many there were room for.
         every: whether nobody was left out.
     """
 
-    pool: VictimPool
+    make_pool: Callable[[], VictimPool]
+    size: int
+    lacks_room: Callable[[int], bool]
     gangs: int
     every: bool
+
+    @cached_property
+    def pool(self) -> VictimPool:
+        """The pool, made when it is asked for first."""
+        return self.make_pool()
+
+    def is_in_vain(self, need: int) -> bool:
+        """Whether nobody may leave and so many claimants find no room as things are."""
+        return self.every and not self.size and self.lacks_room(need)
 
 
 @define(eq=False)
@@ -163,9 +179,12 @@ class VictimSelector:
         self, claimant: Gang, kind: ClaimantClass, need: int, area: NodeSet
     ) -> list[VictimGroup] | None:
         """The cheapest victims where there is one area: a bound is needed where none are found."""
-        if (kind, 0) not in self._stages:
-            self._add_queues(claimant, kind, number=0, area=area)
-        self._stages[kind, 0].pool.refresh()
+        stage = self._stages.get((kind, 0))
+        if stage is None:
+            stage = self._add_queues(claimant, kind, number=0, area=area)
+        if stage.is_in_vain(need):
+            return None
+        stage.pool.refresh()
         choice = self._in_area(claimant, kind, need, number=0, area=area)
         pool = self._stages[kind, 0].pool
         if choice is None and pool.lower_bound(need) is None:
@@ -199,8 +218,8 @@ class VictimSelector:
 
     def best_reach(self, kind: ClaimantClass) -> int:
         """How many claimants would have fitted at most when nothing was found; -1: no victims."""
-        pools = [stage.pool for (of, _), stage in self._stages.items() if of == kind]
-        return max((pool.search_state.reach for pool in pools if pool.size), default=-1)
+        stages = [stage for (of, _), stage in self._stages.items() if of == kind]
+        return max((each.pool.search_state.reach for each in stages if each.size), default=-1)
 
     def allowed_victims(self, claimant: Gang, kind: ClaimantClass) -> list[Gang]:
         """Every gang of which some part may be evicted for the claimant."""
@@ -241,7 +260,7 @@ class VictimSelector:
             excluded.kept.clear()
 
     def _victim_pools(self, kind: ClaimantClass) -> list[VictimPool]:
-        return [stage.pool for (of, _), stage in self._stages.items() if of == kind]
+        return [each.pool for (of, _), each in self._stages.items() if of == kind and each.size]
 
     # -- pools -------------------------------------------------------------------------------
     def _lower_bound(
@@ -296,17 +315,18 @@ class VictimSelector:
         else:
             self.work += known[2]
         table, every, _ = known
-        pool = VictimPool(
-            session,
-            self._victims,
-            table,
-            seat.request,
-            devices=devices,
-            rows=rows,
+        ask, usage, size = seat.request, session.node_usage, len(table.parts)
+
+        def lacks_room(need: int) -> bool:
+            free = usage.free_amounts(np.flatnonzero(rows), ask.columns)
+            return not devices.requests and int(how_many_fit(free, ask.amounts).sum()) < need
+
+        make_pool = partial(
+            VictimPool, session, self._victims, table, ask, devices=devices, rows=rows,
             accounts=self.loss_accounts(claimant, kind),
-        )
-        self.work += 2 * pool.size + len(rows) // 8
-        return _PoolStage(pool, most, every)
+        )  # fmt: skip
+        self.work += 2 * size + len(rows) // 8
+        return _PoolStage(make_pool, size, lacks_room, most, every)
 
     def _victim_table(
         self,

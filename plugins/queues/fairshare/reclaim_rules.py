@@ -128,15 +128,49 @@ class ReclaimRules:
             return [True] * len(victims)
         about, held = _Claimant(self, claimant), self._view.held
         known: dict[tuple[str, bool, tuple[tuple[str, int], ...]], bool] = {}
+        gives: dict[tuple[str, bool], bool] = {}
         answers = []
         for victim in victims:
             holds = held(victim)
+            queue = (victim.queue, any(holds.get(name) for name in about.names))
+            if queue not in gives:
+                gives[queue] = self._may_give(about, victim, decided=queue[1])
             alike = (victim.queue, victim.terms.preemptible or victim.gives_extras, holds.items)
-            answer = known.get(alike)
+            answer = known.get(alike) if gives[queue] else False
             if answer is None:
                 answer = known[alike] = not self._may_lose(about, victim, holds).refuses
             answers.append(answer)
         return answers
+
+    def _may_give(self, claimant: _Claimant, victim: Gang, *, decided: bool) -> bool:
+        """Whether a queue may give anything, however much a victim of it holds of the resources that decide.
+
+        Args:
+            claimant: for which.
+            victim: of the queue.
+            decided: whether such victims hold some of these.
+        """
+        mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
+        if not mine or not theirs:
+            return False
+        claim, (by_deserved, by_fair_share) = claimant.claim_with(mine)
+        names, shares = {*claim.names}, self._shares
+        if not decided:
+            names |= {resource_of(name) for name in claim.names}
+            names |= {name for name, amount in claim.requests.items if amount}
+
+        def above(limit_of: Callable[[str, str], int | None]) -> bool:
+            return all(
+                any(
+                    (limit := limit_of(level, name)) is None or holds.get(name) > limit
+                    for name in names
+                )
+                for level, holds in zip(theirs, map(self._view.staying, theirs), strict=True)
+            )
+
+        return (by_deserved and above(shares.deserved)) or (
+            by_fair_share and above(shares.entitled)
+        )
 
     def _may_lose(self, claimant: _Claimant, victim: Gang, holds: Resources) -> Verdict:
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
@@ -504,12 +538,13 @@ class _Claimant:
 
     Attributes:
         path: of its queue.
+        names: resources that decide.
     """
 
     def __init__(self, rules: ReclaimRules, gang: Gang) -> None:
         self._rules = rules
         self._claimed = rules.held_after_all_reclaims(gang)
-        self._asked, self._names = rules.deciding_request(gang)
+        self._asked, self.names = rules.deciding_request(gang)
         self._claims: dict[tuple[str, ...], tuple[ReclaimRequest, Rights]] = {}
         self.path = rules.path_of(gang)
 
@@ -517,7 +552,7 @@ class _Claimant:
         """Its claim with a chain of its levels, and the rights that it has with them."""
         known = self._claims.get(chain)
         if known is None:
-            claim = ReclaimRequest(chain, self._asked, self._names)
+            claim = ReclaimRequest(chain, self._asked, self.names)
             known = self._claims[chain] = (claim, self._rules.rights_of(claim, self._claimed))
         return known
 
