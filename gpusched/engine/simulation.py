@@ -40,7 +40,6 @@ from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangBind, Plan
 from gpusched.session.state.policy import Policy
-from gpusched.shards.board import Board
 from gpusched.shards.part import ShardPart
 
 _TOLD_MAX = 100
@@ -172,7 +171,6 @@ class SimulationCase:
         decided: called with the decision of each session, before its plan is carried out.
         enough: asked after each session with the number of sessions so far; the run ends when it says so.
         plays_shards: whether each shard of the configuration has a daemon of its own; else one decides about all nodes.
-        board: of these shards at the beginning; None for one on which nothing was passed on, lent or granted.
     """
 
     name: str
@@ -193,7 +191,6 @@ class SimulationCase:
     decided: Callable[[Decision], None] | None = None
     enough: Callable[[int], bool] | None = None
     plays_shards: bool = False
-    board: Board | None = None
 
 
 def run_simulation(case: SimulationCase) -> RunRecord:
@@ -246,7 +243,7 @@ class Simulation:
         if shards:
             self._exchange = BoardExchange(
                 config, self._schedulers, self.world.agenda, lambda: self.world.now,
-                epoch=case.epoch, begins=case.board,
+                epoch=case.epoch,
             )  # fmt: skip
         self.sessions = 0
         self.started_at: float | None = None
@@ -275,6 +272,8 @@ class Simulation:
     def begin(self) -> None:
         """Let there be what there is from the beginning."""
         self._owners.begin(self.case.objects)
+        if self._exchange is not None:
+            self._exchange.follow_places()
         nodes = (self.cache.rows.find_any(key.name) for key in self.world.objects.keys("nodes"))
         self.world.lives.node_changes.begin([node for node in nodes if node is not None])
         ChangeExecutor(self.world, self._owners).schedule_changes(self.case.changes)

@@ -62,6 +62,26 @@ def play(jobs, objects, config, **how) -> RunRecord:
     )
 
 
+def running_pod(pod) -> dict[str, Any]:
+    """A member of a gang of three that has its place, and goes on."""
+    slots = ",".join(str(slot) for slot in pod.slots)
+    return {
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {
+            "name": pod.name, "namespace": pod.namespace,
+            "labels": {"gpusched.io/pod-group": "large", "gpusched.io/queue": "a"},
+            "annotations": {"gpusched.io/slots": slots},
+        },
+        "spec": {
+            "schedulerName": "gpusched", "nodeName": pod.node,
+            "containers": [
+                {"name": "c", "image": "i", "resources": {"limits": {"nvidia.com/gpu": "8"}}}
+            ],
+        },
+        "status": {"phase": "Running"},
+    }  # fmt: skip
+
+
 def shards_of(record: RunRecord, name: str) -> set[int]:
     """Racks of two nodes in which a job was."""
     pods = [pod for pod in record.pods if pod.job.endswith(f"/{name}") and pod.bound is not None]
@@ -218,6 +238,24 @@ def test_equal_cases_give_equal_records_whatever_the_order_of_objects() -> None:
     one = play(JOBS, cluster(), config)
     other = play(JOBS, cluster()[::-1], config)
     assert one == other
+
+
+def test_what_runs_is_in_the_shard_in_which_it_runs() -> None:
+    # given what became of jobs of which one is on a node that was lent for it
+    first = play([job("large", 1, 5000, 24)], cluster(), in_racks(0, 1, lends=True), until=200.0)
+    places = {pod.name: pod for pod in first.pods if pod.bound is not None}
+    assert {int(pod.node.rpartition("-")[2]) // 2 for pod in places.values()} == {0, 1}
+    objects = cluster()
+    for pod in places.values():
+        objects.append(running_pod(pod))
+
+    # when that is where another simulation begins, and a job comes to each shard
+    small = [job(f"s{number}", 5, 50, 8) for number in range(2)]
+    record = play(small, objects, in_racks(0, 1, lends=True))
+
+    # then nothing has a node twice, and the one node that is left is used by both
+    assert not record.broken
+    assert {of(record, each.name).end for each in small} == {"Succeeded"}
 
 
 # -- by command ---------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ Each holds one shard from the beginning to the end. Every write is taken at once
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from math import ceil
@@ -12,6 +13,7 @@ from math import ceil
 import msgspec
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.pod.gang_membership import gang_key_of
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
 from gpusched.engine.schedulers.scheduler import SimulatedScheduler
@@ -19,7 +21,7 @@ from gpusched.engine.world import EventQueue
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import Plan
 from gpusched.shards.board import READ_EVERY_S, WRITES_APART_S, Board
-from gpusched.shards.layout import ShardLayout
+from gpusched.shards.layout import ShardLayout, gang_hash
 from gpusched.shards.part import ShardPart, gang_family
 
 
@@ -80,7 +82,6 @@ class BoardExchange:
         agenda: of the simulated cluster.
         now: the time in seconds since the beginning.
         epoch: wall time at second 0.
-        begins: the board of the cluster that is simulated, where it has one.
     """
 
     def __init__(
@@ -91,7 +92,6 @@ class BoardExchange:
         now: Callable[[], float],
         *,
         epoch: float,
-        begins: Board | None,
     ) -> None:
         layout = ShardLayout.from_config(config)
         self._agenda, self._now, self._epoch = agenda, now, epoch
@@ -99,25 +99,45 @@ class BoardExchange:
             ShardMember(layout, shard, scheduler, now)
             for shard, scheduler in zip(layout.names, schedulers, strict=True)
         )
-        self._board = Board(layout=layout.digest)
-        if begins is not None and begins.layout == layout.digest:
-            self._board = msgspec.structs.replace(
-                self._board, grants=begins.grants, owners=begins.owners, nodes=begins.nodes
-            )
-        self._board = msgspec.structs.replace(
-            self._board,
-            shards={
-                member.part.first: member.part.claim(member.part.first) for member in self.members
-            },
-        )
+        entries = {each.part.first: each.part.claim(each.part.first) for each in self.members}
+        self._board = Board(layout=layout.digest, shards=entries)
         for member in self.members:
             member.part.read(self._board)
             member.part.nodes.end_rests(epoch)
 
-    @property
-    def parts(self) -> tuple[ShardPart, ...]:
-        """What each daemon decides about, in the order of the shards."""
-        return tuple(member.part for member in self.members)
+    def follow_places(self) -> None:
+        """Put gangs that have places into the shards where most of their pods are, and lend the other nodes of theirs.
+
+        That is how daemons would have come to it, whatever their board says.
+        """
+        part, cache = self.members[0].part, self.members[0].scheduler.cache
+        homes: dict[str, Counter[str]] = {}
+        on_node: dict[str, set[str]] = {}
+        for pod in cache.pods.values():
+            home = part.nodes.home(pod.node)
+            if pod.holds and home and pod.scheduler in cache.schedulers:
+                digits = gang_hash(gang_family(gang_key_of(pod)))
+                homes.setdefault(digits, Counter())[home] += 1
+                on_node.setdefault(pod.node, set()).add(digits)
+        owners = {
+            digits: max(sorted(counts), key=counts.__getitem__) for digits, counts in homes.items()
+        }
+        nodes = {}
+        for node, gangs in sorted(on_node.items()):
+            there = {owners[digits] for digits in gangs}
+            if len(there) == 1 and part.nodes.home(node) not in there:
+                nodes[node] = there.pop()
+        first = part.layout.first_owner
+        self._board = msgspec.structs.replace(
+            self._board,
+            nodes=nodes,
+            owners={
+                digits: shard for digits, shard in sorted(owners.items()) if shard != first(digits)
+            },
+        )
+        for member in self.members:
+            member.part.read(self._board)
+            member.part.take_effect(member.scheduler.cache)
 
     def note_session(
         self, part: ShardPart, snapshot: Snapshot, told: Plan, decision: Decision

@@ -70,6 +70,7 @@ def play_cluster(
             SimulationCase(
                 name=cluster.name,
                 config=cluster.config,
+                plays_shards=True,
                 objects=given.objects,
                 arrivals=load_arrivals(cluster.load, scheduler=min(cluster.config.scheduler_names)),
                 changes=cluster.changes,

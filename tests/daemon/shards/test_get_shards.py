@@ -153,6 +153,16 @@ spec: {schedulerName: gpusched, containers: [{name: c, image: i, resources: {lim
             told = capsys.readouterr()
             assert SHARDS_LEFT_OUT in told.out, (question, told)
 
+    # when somebody asks what happens who has the configuration, then shards are played, and none has room for the gang
+    config = tmp_path / "gpusched.yaml"
+    for more, starts in ([], 1.0), (["--config", str(config)], 0.0):
+        main([*questions[-1], *more, "-o", "json"])
+        answer = json.loads(capsys.readouterr().out)
+        played = "a daemon for each shard (a, b) is played" in answer["assumptions"]
+        assert (played, SHARDS_LEFT_OUT in answer["assumptions"]) == (not starts, bool(starts))
+        assert answer["figures"][0]["name"] == "gangs that start"
+        assert answer["figures"][0]["asItIs"] == starts
+
 
 def test_a_simulation_says_that_it_plays_a_daemon_for_each_shard(tmp_path, capsys):
     file = tmp_path / "gpusched.yaml"

@@ -19,8 +19,8 @@ from gpusched.config.yaml_parser import parse_yaml
 from gpusched.config.yaml_tree import ConfigProblems
 from gpusched.lab.scenario.file.configuration import daemon_configuration
 from gpusched.lab.scenario.file.context import ReadContext
+from gpusched.lab.simulate.played_shards import shards_notes
 from gpusched.lab.simulate.variations import Variations, fifo_config
-from gpusched.shards.layout import ShardLayout, stray_node_message
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _WHOLE: Final = re.compile(r"[0-9]{1,9}")
@@ -90,22 +90,10 @@ def print_shards_note(
         chosen: configurations.
         objects: of the cluster, of which nodes are named that belong to no shard, or to several.
     """
-    nodes = [each["metadata"] for each in objects if each.get("kind") == "Node"]
+    there = [*objects]
     for each in chosen:
-        if not each.config.shards:
-            continue
-        layout = ShardLayout.from_config(each.config)
-        names = ", ".join(layout.names)
-        notes = [f"configuration {each.name}: a daemon for each shard ({names}) is played"]
-        strays = [
-            stray_node_message(node["name"], matching)
-            for node in nodes
-            if len(matching := layout.matching(node.get("labels") or {})) != 1
-        ]
-        if strays:
-            more = f" ({len(strays) - 1:,} more do as well)" if len(strays) > 1 else ""
-            notes.append(f"configuration {each.name}: {strays[0]}{more}")
-        print_notes(notes)
+        notes = shards_notes(each.config, there)
+        print_notes([f"configuration {each.name}: {note}" for note in notes])
 
 
 def setting_of(

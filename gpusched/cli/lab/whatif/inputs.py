@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ from gpusched.engine.objects import Obj
 from gpusched.engine.world import SimulatedDelays
 from gpusched.io.history.history_query import HistoryQuery
 from gpusched.lab.scenario.judge.messages import duration_text
+from gpusched.lab.simulate.played_shards import shards_notes
 from gpusched.lab.simulate.traces.csv_jobs import read_csv_jobs
 from gpusched.lab.whatif.arrivals import (
     LoadFactor,
@@ -133,10 +135,28 @@ def read_question(
             *((f"the configuration is that of {arguments.new_config}",) if other else ()),
         ),
         assumptions=(
-            *((SHARDS_LEFT_OUT,) if in_shards or (other is not None and other.shards) else ()),
+            *_shards_notes(config, other, start.objects, in_shards=in_shards),
             *_run_time_notes(start, assume_s), *load_notes, *_general_notes(start), *_step_notes(step_s),
         ),
     )  # fmt: skip
+
+
+def _shards_notes(
+    config: Config, other: Config | None, objects: Sequence[Obj], *, in_shards: bool
+) -> tuple[str, ...]:
+    """How shards are played, or that they are not, as the configuration does not name them."""
+    notes = shards_notes(config, objects)
+    if in_shards and not notes:
+        notes = (
+            SHARDS_LEFT_OUT,
+            "give --config with the shards of the daemons, and they are played",
+        )
+    if other is None:
+        return notes
+    changed = shards_notes(other, objects)
+    if changed == notes:
+        return notes
+    return (*notes, *(f"under the new configuration {note}" for note in changed))
 
 
 def _until(arguments: argparse.Namespace, plan: ChangePlan, now: float) -> float:
