@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import Any, Final
 
@@ -329,7 +329,7 @@ class GangIndex:
         """The part of ``held_by_queue`` that belongs to members being deleted, by queue."""
         return {queue: tally.sum_parts() for queue, tally in self._leaving.items() if len(tally)}
 
-    def active_gangs(self) -> dict[GangKey, Gang]:
+    def active_gangs(self) -> Mapping[GangKey, Gang]:
         """Every gang of which a member has a place. Not to be changed: it is kept until one is."""
         if self._active_touched:
             self._active_shown = self._placed_log.show(self._active, self._active_touched)

@@ -105,7 +105,7 @@ class _GraphWriter:
             return write(self, value)
         if isinstance(value, Enum):
             return ["e", self._number(kind), value.name]
-        if isinstance(value, dict):  # of a kind that knows more, such as what has changed in it
+        if isinstance(value, Mapping):  # of a kind that knows more, such as what has changed in it
             return ["d", *self.pairs(value)]
         if isinstance(value, tuple):
             return ["n", self._number(kind), *map(self.value, value)]

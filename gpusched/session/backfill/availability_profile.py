@@ -10,6 +10,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
+from functools import cached_property
 from operator import is_not
 from typing import Final
 
@@ -19,6 +20,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.base.classes import frozen
+from gpusched.base.limits import COLUMN_MAX
 from gpusched.session.backfill.running.release_order import (
     FlatReleases,
     Release,
@@ -180,6 +182,11 @@ class AvailabilityProfile:
         return AvailabilityProfile(self.allocatable, self.staying, now=self.now, order=order)
 
     # -- reading -----------------------------------------------------------------------------
+    @cached_property
+    def least_allocatable(self) -> list[int]:
+        """The least that any row offers of each resource; nothing where there is no row."""
+        return [int(least) for least in self.allocatable.min(axis=0, initial=COLUMN_MAX)]
+
     @property
     def releases(self) -> Sequence[Release]:
         """What ends later, by time and gang."""

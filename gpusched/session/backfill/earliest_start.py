@@ -113,7 +113,7 @@ class StartSearch:
     @property
     def usable(self) -> Bools:
         """Rows on which any of its members could ever sit, were they empty."""
-        allocatable = self._profile.allocatable
+        allocatable, least = self._profile.allocatable, self._profile.least_allocatable
         usable = np.zeros(allocatable.shape[0], dtype=np.bool_)
         for way in self._ways:
             for part in way.parts:
@@ -121,7 +121,8 @@ class StartSearch:
                     fits = part.allowed.copy()
                     asked = zip(part.request.columns.tolist(), part.request.amounts, strict=True)
                     for column, amount in asked:
-                        fits &= allocatable[:, column] >= amount
+                        if amount > least[column]:
+                            fits &= allocatable[:, column] >= amount
                     usable |= fits
         return usable
 

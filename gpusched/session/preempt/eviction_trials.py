@@ -25,6 +25,7 @@ from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.preempt.claims.victim_kinds import KindLine, VictimsInLines
 from gpusched.session.preempt.pools.loss_accounts import LossAccounts
 from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import (
@@ -45,14 +46,25 @@ class _Line:
     """Gangs of one running pod of one kind and preference: what they lose grows with the time that they run.
 
     Attributes:
-        gangs: each with its place among all victims.
+        gangs: each with its place among all victims; those of a known line are looked up.
+        known: the same gangs as a session left them to the next, with the number of their queue; None for none.
         closed: whether nobody of it is needed any more.
     """
 
     key: tuple[Any, ...]
     preference: tuple[Any, ...]
-    gangs: list[tuple[int, Gang]] = attrs.Factory(list)
+    gangs: list[tuple[Any, Gang]] = attrs.Factory(list)
+    known: tuple[int, KindLine] | None = None
     closed: bool = False
+
+    def youngest(self, begin: int, end: int) -> list[tuple[Any, Gang]]:
+        """Some gangs with their places, those that run for the shortest time first."""
+        if self.known is not None:
+            number, line = self.known
+            return [((number, gang.key), gang) for gang in line.youngest(begin, end)]
+        if not begin:
+            self.gangs.sort(key=lambda each: -each[1].placed[0].pod.scheduled)
+        return self.gangs[begin:end]
 
     def is_open(self, _step: object) -> bool:
         """Whether steps of it are needed still."""
@@ -93,6 +105,8 @@ class _StepSource:
     done: int = 0
 
 
+_Candidate = tuple[Any, Gang | KindLine]
+"""A gang with its place among all victims, or a line with the number of its queue."""
 _OrderedStep = tuple[tuple[Any, ...], EvictionStep]
 """A step behind all that orders it."""
 
@@ -115,24 +129,27 @@ class EvictionSteps:
         self.work = 0
         """Keys that were asked for."""
 
-    def steps_for(self, gangs: Iterable[Gang]) -> Iterable[EvictionStep]:
+    def steps_for(self, gangs: VictimsInLines | Iterable[Gang]) -> Iterable[EvictionStep]:
         """All steps with these gangs, in order; worked out as they are asked for where the order is fixed."""
-        gangs = list(gangs)
-        hooks, about = self._session.hooks, (self._claimant, gangs, self._action)
+        if not isinstance(gangs, VictimsInLines):
+            gangs = VictimsInLines.one_by_one(gangs)
+        hooks = self._session.hooks
+        asked = [*(gang for _, gang in gangs.others), *(line.speaker for _, line in gangs.lines)]
+        about = (self._claimant, asked, self._action)
         keys = victim_sort_keys(hooks.victim_orders, *about)
         preferences = victim_sort_keys(hooks.victim_preferences, *about)
-        self.work += len(gangs)
+        self.work += len(gangs.others) + sum(len(line) for _, line in gangs.lines)
+        candidates: list[_Candidate] = [*gangs.others, *gangs.lines]
         known = [
-            (place, gang, key, preference)
-            for place, (gang, key, preference) in enumerate(
-                zip(gangs, keys, preferences, strict=True)
-            )
+            (about, key, preference)
+            for about, key, preference in zip(candidates, keys, preferences, strict=True)
             if key is not None and preference is not None
         ]
         if self._fixed:
             return self._in_fixed_order(known)
         sources: dict[Any, _StepSource] = {}
-        for _, gang, key, preference in known:
+        for (_, gang), key, preference in known:
+            assert isinstance(gang, Gang), "lines are told where orders are fixed"
             steps = self._build_steps(gang, preference)
             if steps:
                 source = sources.setdefault((gang.queue, key), _StepSource(len(sources), key, gang))
@@ -146,21 +163,28 @@ class EvictionSteps:
         return self._in_policy_order([source for source in sources.values() if source.steps])
 
     def _in_fixed_order(
-        self, gangs: Sequence[tuple[int, Gang, tuple[Any, ...], tuple[Any, ...]]]
+        self, known: Sequence[tuple[_Candidate, tuple[Any, ...], tuple[Any, ...]]]
     ) -> Iterator[EvictionStep]:
-        """Steps of gangs that have a place, a key and a preference, those of lines as they are needed."""
+        """Steps of gangs and lines that have a place, a key and a preference, those of lines as they are needed."""
         lines: dict[Any, _Line] = {}
         others: list[_OrderedStep] = []
-        for place, gang, key, preference in gangs:
-            if self._stands_in_line(gang):
-                about = (gang.running_kind, key, preference)
-                line = lines.get(about)
-                if line is None:
-                    line = lines[about] = _Line(key, preference)
-                line.gangs.append((place, gang))
-                continue
-            steps = self._build_steps(gang, preference)
-            others += [((key, step.rank, place), step) for step in steps]
+        for (place, gang), key, preference in known:
+            some = [(place, gang)] if isinstance(gang, Gang) else []
+            if isinstance(gang, KindLine):
+                if self._stands_in_line(gang.speaker):
+                    lines[place, gang] = _Line(key, preference, known=(place, gang))
+                else:
+                    some = [((place, each.key), each) for each in gang.youngest(0, len(gang))]
+            for where, each in some:
+                if self._stands_in_line(each):
+                    about = (each.running_kind, key, preference)
+                    line = lines.get(about)
+                    if line is None:
+                        line = lines[about] = _Line(key, preference)
+                    line.gangs.append((where, each))
+                else:
+                    steps = self._build_steps(each, preference)
+                    others += [((key, step.rank, where), step) for step in steps]
         ends = self._allowed_to_end(step.gang for _, step in others if step.last)
         others = [each for each in others if not each[1].last or each[1].gang.key in ends]
         others.sort(key=lambda each: each[0])
@@ -175,12 +199,11 @@ class EvictionSteps:
 
     def _steps_of_line(self, line: _Line) -> Iterator[_OrderedStep]:
         """Steps in order, each with all that orders it, until the line is closed."""
-        line.gangs.sort(key=lambda each: -each[1].placed[0].pod.scheduled)
         begin, count = 0, _LOOKED_AT_FIRST
         held: list[_OrderedStep] = []
-        while begin < len(line.gangs) and not line.closed:
+        while not line.closed and (some := line.youngest(begin, begin + count)):
             found: list[_OrderedStep] = []
-            for place, gang in line.gangs[begin : begin + count]:
+            for place, gang in some:
                 steps = self._build_steps(gang, line.preference, line)
                 found += [((line.key, step.rank, place), step) for step in steps]
             begin, count = begin + count, count * 2
@@ -323,7 +346,9 @@ class EvictionTrials:
         """Whether the claimant has a place and nobody leaves, as where only reserved room is in the way."""
         return self._claimant_rows(()) is not None
 
-    def find_fewest_victims(self, gangs: Iterable[Gang]) -> list[VictimGroup] | None:
+    def find_fewest_victims(
+        self, gangs: VictimsInLines | Iterable[Gang]
+    ) -> list[VictimGroup] | None:
         """Victims in order, one at least; None when even all of them do not make room.
 
         Args:

@@ -30,7 +30,9 @@ from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.preempt.claims.claim_runs import ClaimRuns
 from gpusched.session.preempt.claims.claimant_class import (
     claimant_class,
+    claimant_classes,
     eligible_claimant,
+    eligible_claimants,
     sizes_compared,
 )
 from gpusched.session.preempt.claims.claimants import claim_rules
@@ -154,10 +156,8 @@ class Preemption:
             checks: must allow a gang first. What they refuse to one of a class, they would refuse
                 to others that need as much: no claim of a session makes another's claim better.
         """
-        claimants = {gang.key: claimant for gang in gangs if (claimant := eligible_claimant(gang))}
-        kinds = {
-            key: claimant_class(self._session, claimant) for key, claimant in claimants.items()
-        }
+        claimants = eligible_claimants(self._session, gangs)
+        kinds = claimant_classes(self._session, claimants)
         asking = [gang for gang in gangs if gang.key in kinds]
         left: dict[ClaimantClass, Counter[int]] = {}
         for gang in asking:
@@ -419,7 +419,7 @@ class Preemption:
         )  # fmt: skip
         found: list[VictimGroup] | None = []
         if not prover.finds_room():
-            found = prover.find_fewest_victims(chooser.allowed_victims(claimant, kind))
+            found = prover.find_fewest_victims(chooser.allowed_in_lines(claimant, kind))
         chooser.work += prover.work
         return found
 

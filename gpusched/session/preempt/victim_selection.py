@@ -25,6 +25,7 @@ from gpusched.placement.victims.model import VictimChoice
 from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_victims
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
+from gpusched.session.preempt.claims.victim_kinds import KindLine, VictimsInLines
 from gpusched.session.preempt.pools.loss_accounts import AmountsAbove, LossAccounts
 from gpusched.session.preempt.pools.pod_blocks import PodBlock, PodBlocks
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
@@ -48,12 +49,14 @@ class VictimRules:
         queues: those from which may be taken for a claimant.
         may_be_victim: whether the second may leave for the first.
         only_spare: whether victims lose members above their minimum alone.
+        by_kind: whether ``may_be_victim`` says the same of all victims of one ``RunningKind``.
     """
 
     action: str
     queues: Callable[[Gang], Iterable[str]]
     may_be_victim: Callable[[Gang, Gang], bool]
     only_spare: bool = False
+    by_kind: bool = False
 
 
 @define(eq=False)
@@ -225,12 +228,64 @@ class VictimSelector:
         """Every gang of which some part may be evicted for the claimant."""
         return self._allowed_of_queues(claimant, kind, self._queues_in_order(claimant))[0]
 
+    def allowed_in_lines(self, claimant: Gang, kind: ClaimantClass) -> VictimsInLines:
+        """The same gangs, those that are alike together where policies and rules tell no difference."""
+        queues = self._queues_in_order(claimant)
+        if not self._asks_by_kind(kind):
+            return VictimsInLines.one_by_one(self._allowed_of_queues(claimant, kind, queues)[0])
+        lines: list[tuple[int, KindLine]] = []
+        others: list[tuple[tuple[int, GangKey], Gang]] = []
+        for number, queue in enumerate(queues):
+            some, rest = self._kinds_of_queue(claimant, queue)
+            lines += [(number, line) for line in some]
+            others += [((number, gang.key), gang) for gang in rest]
+        asked = [*(gang for _, gang in others), *(line.speaker for _, line in lines)]
+        allowed = self._allowed_ids(claimant, asked)
+        return VictimsInLines(
+            [each for each in lines if id(each[1].speaker) in allowed],
+            [each for each in others if id(each[1]) in allowed],
+        )
+
     def allows_any_victim(self, claimant: Gang, kind: ClaimantClass) -> bool:
         """Whether some gang may lose anything to the claimant."""
-        filters, action = self._session.hooks.victim_filters, self._rules.action
-        return any(
-            allowed_victims(filters, claimant, self._of_queue(claimant, kind, queue), action)
-            for queue in self._queues_in_order(claimant)
+        by_kind = self._asks_by_kind(kind)
+        for queue in self._queues_in_order(claimant):
+            if by_kind:
+                lines, others = self._kinds_of_queue(claimant, queue)
+                asked = [*others, *(line.speaker for line in lines)]
+            else:
+                asked = self._of_queue(claimant, kind, queue)
+            if self._allowed_ids(claimant, asked):
+                return True
+        return False
+
+    def _allowed_ids(self, claimant: Gang, asked: Sequence[Gang]) -> set[int]:
+        filters = self._session.hooks.victim_filters
+        return set(map(id, allowed_victims(filters, claimant, asked, self._rules.action)))
+
+    def _asks_by_kind(self, kind: ClaimantClass) -> bool:
+        """Whether all that orders and refuses victims of a class of claimants is the same for those of one kind."""
+        hooks = self._session.hooks
+        return (
+            self._rules.by_kind
+            and kind not in self._excluded
+            and hooks.victim_orders_fixed
+            and all(each.alike for each in hooks.victim_filters)
+            and all(each.alike for each in (*hooks.victim_orders, *hooks.victim_preferences))
+        )
+
+    def _kinds_of_queue(self, claimant: Gang, queue: str) -> tuple[list[KindLine], list[Gang]]:
+        """As ``_of_queue``, those that are one pod and alike together."""
+        may_be_victim = self._rules.may_be_victim
+        kinds = self._victims.kinds_of_queue(queue)
+        self.work += len(kinds)
+        return (
+            [line for line in kinds.lines.values() if may_be_victim(claimant, line.speaker)],
+            [
+                gang
+                for gang in kinds.others.values()
+                if gang.key != claimant.key and may_be_victim(claimant, gang)
+            ],
         )
 
     def exclude_gangs(self, kind: ClaimantClass, gangs: Sequence[Gang]) -> None:
@@ -376,7 +431,7 @@ class VictimSelector:
         orders = (*hooks.victim_orders, *hooks.victim_preferences)
         queues, firsts = [], []
         for queue in self._rules.queues(claimant):
-            first = next(self._victims.of_queue(queue), None)
+            first = self._victims.first_of_queue(queue)
             if first is not None:
                 queues.append(queue)
                 firsts.append(first)

@@ -31,6 +31,7 @@ from gpusched.session.preempt.claims.session_starts import (
     started_gangs,
     started_places,
 )
+from gpusched.session.preempt.claims.victim_kinds import QueueKinds
 from gpusched.session.preempt.preemption_plans import lost_gpu_seconds
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation, WithdrawOperation
@@ -200,6 +201,18 @@ class Victims:
                 gangs = dict(sorted({**gangs, **starting}.items()))
             known = self._queues[queue] = list(gangs.values())
         return iter(known)
+
+    def first_of_queue(self, queue: str) -> Gang | None:
+        """The first of these gangs; None for none."""
+        if queue in self._queues or self._starting.get(queue):
+            return next(self.of_queue(queue), None)
+        return next(iter(self._placed.of_queue(queue).values()), None)
+
+    def kinds_of_queue(self, queue: str) -> QueueKinds:
+        """The same gangs as ``of_queue``, those that are one pod and alike together."""
+        if self._starting.get(queue) or not self._placed.of_queue(queue):
+            return QueueKinds.unlike(self.of_queue(queue))
+        return self._placed.kinds_of_queue(queue)
 
     def only_spare_members(self) -> Victims:
         """The same victims, of which each gang goes on: what is claimed of either is off both."""

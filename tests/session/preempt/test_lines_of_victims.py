@@ -10,6 +10,7 @@ import pytest
 from gpusched.session.framework import proposal
 from gpusched.session.framework.verdict import ALLOW, deny
 from gpusched.session.preempt import eviction_trials
+from gpusched.session.preempt.claims.victim_kinds import VictimsInLines
 from gpusched.session.preempt.eviction_trials import EvictionSteps, EvictionTrials
 from gpusched.session.preempt.preemption import Preemption
 from tests.populations import one_of
@@ -64,6 +65,7 @@ def test_steps_that_may_go_are_those_of_all_victims_in_order(monkeypatch):
     """Lines are left where nobody of them may go any more; without lines the same steps are found."""
     find, stands, counts = EvictionTrials.find_fewest_victims, EvictionSteps._stands_in_line, []
     may_go_ever, never = eviction_trials.may_go_ever, []
+    by_kind = []
 
     def told(*about):
         answer = may_go_ever(*about)
@@ -80,10 +82,15 @@ def test_steps_that_may_go_are_those_of_all_victims_in_order(monkeypatch):
         return [(step.gang.key, [seat.member.pod.uid for seat in step.seats]) for step in steps]
 
     def compared(self, gangs):
-        gangs = list(gangs)
+        by_kind.extend(1 for _, line in gangs.lines if len(line) > 1)
         found = allowed(self, gangs)
+        each = [(place, gang) for place, gang in gangs.others]
+        for number, line in gangs.lines:
+            each += [((number, gang.key), gang) for gang in line.youngest(0, len(line))]
+        one_by_one = VictimsInLines.one_by_one(gang for _, gang in sorted(each, key=lambda e: e[0]))
+        assert named(found) == named(allowed(self, one_by_one))
         monkeypatch.setattr(EvictionSteps, "_stands_in_line", lambda _self, _gang: False)
-        assert named(found) == named(allowed(self, gangs))
+        assert named(found) == named(allowed(self, one_by_one))
         monkeypatch.setattr(EvictionSteps, "_stands_in_line", stands)
         counts.append(len(found))
         return find(self, gangs)
@@ -95,6 +102,7 @@ def test_steps_that_may_go_are_those_of_all_victims_in_order(monkeypatch):
         history(seed)
     assert sum(counts) > len(counts) > 5  # others would prove nothing
     assert never
+    assert by_kind
 
 
 @pytest.mark.parametrize("seed", one_of(6, range(30)))

@@ -6,12 +6,40 @@ import random
 
 import pytest
 
+from gpusched.cache.gangs.counting import placed_gangs
 from gpusched.cache.gangs.counting.placed_gangs import LOGGED_MAX, PlacedLog, changed_keys
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_changes_since_any_snapshot_are_those_of_comparing_all(seed):
+@pytest.mark.parametrize("anew_from", [0, 3, 64])
+def test_snapshots_show_what_was_there(seed, anew_from, monkeypatch):
+    """Given random changes, then each snapshot is what there was, however much it shares with others."""
+    monkeypatch.setattr(placed_gangs, "_BASE_ANEW_FROM", anew_from)
+    rng, log, gangs, shown = random.Random(seed), PlacedLog(), {}, []
+    for _ in range(40):
+        touched = {rng.randrange(30) for _ in range(rng.randrange(4))}
+        for key in touched:
+            gangs[key] = object()
+            if rng.random() < 0.4:
+                del gangs[key]
+        shown.append((log.show(gangs, touched), dict(gangs)))
+    for now, then in shown:
+        assert len(now) == len(then)
+        assert [now.get(key) for key in range(30)] == [then.get(key) for key in range(30)]
+        assert [key in now for key in range(30)] == [key in then for key in range(30)]
+        assert {key: now[key] for key in then} == then
+        with pytest.raises(KeyError):
+            now[30]
+        assert dict(now) == then
+        assert now == then
+        assert sorted(now) == sorted(then)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("anew_from", [0, 64])
+def test_changes_since_any_snapshot_are_those_of_comparing_all(seed, anew_from, monkeypatch):
     """Given random changes, then the log tells between any two snapshots what comparing them tells."""
+    monkeypatch.setattr(placed_gangs, "_BASE_ANEW_FROM", anew_from)
     rng, log, gangs = random.Random(seed), PlacedLog(), {}
     shown = [log.show(gangs, ())]
     for _ in range(LOGGED_MAX + 20):

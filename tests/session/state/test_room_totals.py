@@ -56,12 +56,12 @@ def test_what_is_followed_is_what_would_be_counted_anew(moments, asked):
         nodes = _nodes(rows)
         totals.follow(nodes)
         for request in requests[: number + 1]:  # some are asked about later than others
-            assert totals.pods_with_room(request) == _fits(nodes, request)
+            assert totals.totals[totals.number_of(request)] == _fits(nodes, request)
 
 
 def test_what_no_node_offers_has_no_room():
     """Given a resource that no node has, there is room for none; for what asks nothing there is no end of it."""
     totals = RoomTotals()
     totals.follow(_nodes([(0, 0, 0)] * 5))
-    assert totals.pods_with_room(Resources((("example.com/fpga", 1),))) == 0
-    assert totals.pods_with_room(Resources(())) > 10**9
+    assert totals.number_of(Resources((("example.com/fpga", 1),))) == -1
+    assert totals.number_of(Resources(())) is None

@@ -3,17 +3,59 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping, Sequence
 
 import attrs
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import PodClass
-from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.equivalence import Omit, PlacementKey, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.preempt.victim_selection import ClaimantClass
+from gpusched.session.state.equivalence import GangCache
 from gpusched.session.state.session import Session
+
+
+class KeptClaimants:
+    """What is read of claimants alone, kept from session to session."""
+
+    def __init__(self) -> None:
+        self._eligible: GangCache[tuple[Gang | None]] = GangCache()
+        self._keys: GangCache[PlacementKey] = GangCache()
+
+    def eligible(self, gang: Gang) -> Gang | None:
+        """As ``eligible_claimant``."""
+        known = self._eligible.get(gang)
+        if known is None:
+            known = (eligible_claimant(gang),)
+            self._eligible.set(gang, known)
+        return known[0]
+
+    def placement_key(self, claimant: Gang) -> PlacementKey:
+        """All that decides where a claimant may be placed, whatever its size where that is compared, and its length."""
+        known = self._keys.get(claimant)
+        if known is None:
+            known = placement_key(claimant, without=sizes_compared(claimant) | Omit.LENGTH)
+            self._keys.set(claimant, known)
+        return known
+
+    def keep_only(self, gangs: Sequence[Gang]) -> None:
+        """Forget all other gangs, to bound memory."""
+        self._eligible.keep_only(gangs, len(gangs))
+        self._keys.keep_only(gangs, len(gangs))
+
+
+def _kept_claimants(session: Session) -> KeptClaimants:
+    return session.cache.kept.get_or_make(KeptClaimants, KeptClaimants)
+
+
+def eligible_claimants(session: Session, gangs: Sequence[Gang]) -> dict[GangKey, Gang]:
+    """Of some gangs those for which others may be evicted, each with the members that count, by key."""
+    kept = _kept_claimants(session)
+    kept.keep_only(session.snapshot.gangs)
+    return {gang.key: claimant for gang in gangs if (claimant := kept.eligible(gang))}
 
 
 def claimant_class(session: Session, claimant: Gang) -> ClaimantClass:
@@ -22,7 +64,7 @@ def claimant_class(session: Session, claimant: Gang) -> ClaimantClass:
     Members of several classes are counted, as other counts may start. Rules between pods read
     labels and volumes: pods of one class for which they say the same share one pod info.
     """
-    key: Hashable = placement_key(claimant, without=sizes_compared(claimant) | Omit.LENGTH)
+    key: Hashable = _kept_claimants(session).placement_key(claimant)
     closed = session.windows.class_key(claimant)
     if closed:
         key = (key, closed)
@@ -34,6 +76,13 @@ def claimant_class(session: Session, claimant: Gang) -> ClaimantClass:
         Counter(id(session.pod_info(pod)) for pod in pod_set.pods) for pod_set in claimant.pod_sets
     ]
     return (key, tuple(frozenset(each.items()) for each in infos))
+
+
+def claimant_classes(
+    session: Session, claimants: Mapping[GangKey, Gang]
+) -> dict[GangKey, ClaimantClass]:
+    """The class of each claimant, by key."""
+    return {key: claimant_class(session, claimant) for key, claimant in claimants.items()}
 
 
 def sizes_compared(claimant: Gang) -> Omit:

@@ -49,6 +49,7 @@ def preempt_rules() -> VictimRules:
         action=PREEMPT,
         queues=lambda claimant: (claimant.queue,),
         may_be_victim=lambda claimant, victim: victim.priority < claimant.priority,
+        by_kind=True,
     )
 
 
@@ -70,6 +71,7 @@ def reclaim_rules(victims: RunningQueues) -> VictimRules:
         action=RECLAIM,
         queues=lambda claimant: [queue for queue in queues if queue != claimant.queue],
         may_be_victim=lambda claimant, victim: victim.queue != claimant.queue,
+        by_kind=True,
     )
 
 

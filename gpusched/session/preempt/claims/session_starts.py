@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from itertools import islice
+from typing import Final, NamedTuple
 
 import attrs
 import msgspec
@@ -17,8 +18,12 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import total
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.preempt.claims.victim_kinds import QueueKinds
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment
+
+_KINDS_A_SESSION: Final = 8192
+"""Gangs whose kind a session finds though nobody asks: so no single one does it for all that run."""
 
 
 class StartingGang(NamedTuple):
@@ -41,6 +46,8 @@ class PlacedGangs:
         self._unsorted: set[str] = set()
         """Queues whose gangs are not sorted by key: few sessions ask for them."""
         self._priorities: dict[str, Counter[int]] = {}
+        self._kinds: dict[str, QueueKinds] = {}
+        self._of_unknown_kind: dict[GangKey, Gang] = {}
         self.lowest: dict[str, int] = {}
 
     def of_queue(self, queue: str) -> Mapping[GangKey, Gang]:
@@ -51,18 +58,27 @@ class PlacedGangs:
             self._unsorted.discard(queue)
         return gangs
 
+    def kinds_of_queue(self, queue: str) -> QueueKinds:
+        """Those of a queue, by kind; not to be changed."""
+        self._find_kinds(len(self._of_unknown_kind))
+        return self._kinds.get(queue) or QueueKinds.unlike(())
+
     def includes_gang(self, gang: Gang) -> bool:
         """Whether a gang is one of them."""
         return gang.key in self._by_queue.get(gang.queue, ())
 
     def follow(self, placed: Mapping[GangKey, Gang]) -> None:
         """Take in what changed since the last session."""
+        if placed is self._placed:
+            return
         queues = set()
         for key in sorted(changed_keys(self._placed, placed)):
             known, gang = self._placed.get(key), placed.get(key)
             now = gang if gang is not None and _may_lose_members(gang) else None
             if known is not None and _may_lose_members(known):
                 self._priorities[known.queue][known.priority] -= 1
+                if self._of_unknown_kind.pop(key, None) is None:
+                    self._kinds[known.queue].remove(known)
                 queues.add(known.queue)
                 if now is None or now.queue != known.queue:
                     del self._by_queue[known.queue][key]
@@ -70,6 +86,7 @@ class PlacedGangs:
                 self._follow_gang(now)
                 queues.add(now.queue)
         self._placed = placed
+        self._find_kinds(_KINDS_A_SESSION)
         for queue in queues:
             self.lowest.pop(queue, None)
             left = self._priorities[queue] = +self._priorities[queue]
@@ -77,6 +94,7 @@ class PlacedGangs:
                 self.lowest[queue] = min(left)
             else:
                 del self._by_queue[queue], self._priorities[queue]
+                self._kinds.pop(queue, None)
                 self._unsorted.discard(queue)
         if queues:
             self.lowest = dict(sorted(self.lowest.items()))
@@ -87,7 +105,17 @@ class PlacedGangs:
         if gang.key not in gangs and gangs and gang.key < next(reversed(gangs)):
             self._unsorted.add(gang.queue)
         gangs[gang.key] = gang
+        self._of_unknown_kind[gang.key] = gang
         self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
+
+    def _find_kinds(self, count: int) -> None:
+        """Put so many gangs to those of their kinds."""
+        for key in list(islice(self._of_unknown_kind, count)):
+            gang = self._of_unknown_kind.pop(key)
+            kinds = self._kinds.get(gang.queue)
+            if kinds is None:
+                kinds = self._kinds[gang.queue] = QueueKinds.unlike(())
+            kinds.add(gang)
 
 
 def _may_lose_members(gang: Gang) -> bool:

@@ -19,7 +19,13 @@ from gpusched.session.framework.accounts.gang_lines import (
     GangLines,
 )
 from gpusched.session.state.equivalence import EquivalenceClasses
-from gpusched.session.state.order.kept_orders import GangOrder, KeptOrders, in_order, sort_key
+from gpusched.session.state.order.kept_orders import (
+    GangOrder,
+    KeptOrders,
+    Spots,
+    in_order,
+    sort_key,
+)
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.room_totals import GangRoom, RoomTotals
 from gpusched.session.state.order.tenant_looks import (
@@ -362,13 +368,11 @@ class GangSelection:
         """Gangs that press; of equal ones the room is compared once."""
         pressing = {gang.key for gang in order.others if self._presses(gang, before)}
         new = order.gangs_not_in(before.known).names
-        for gangs in order.kinds.values():
-            if not asks_for_place(gangs[0]):
-                continue
-            if self.room.may_suffice(gangs[0]):
-                pressing.update(gang.key for gang in gangs)
+        for first, names in order.asking:
+            if self.room.may_suffice(first):
+                pressing.update(names)
             elif new:
-                pressing.update(gang.key for gang in gangs if gang.key in new)
+                pressing.update(new.intersection(names))
         return pressing
 
     def _presses(self, gang: Gang, before: TenantRound) -> bool:
@@ -462,7 +466,12 @@ class GangSelection:
         left = line.left
         if cut:
             left = [*(gang.key for gang in in_order(cut, self._order_keys)), *left]
-        if back:
+        spots = None if cut or line.look is None else line.look.spots
+        if back and line.look is not None and spots is not None:
+            order = line.look.basis.order
+            spots = order.changed(spots, gone=(), more=back)
+            left = order.keys_at(spots)
+        elif back:
             still = set(back).union(left)
             left = [gang.key for gang in self._order_of(line.tenant, line.gangs).in_turn(still)]
         return TenantRound(
@@ -474,13 +483,25 @@ class GangSelection:
             cut=bool(cut),
             rests=line.rests and not left,
             presses=line.presses,
-            in_vain=self._still_in_vain(line.before, left),
+            in_vain=self._still_in_vain(line, left, spots),
         )
 
-    def _still_in_vain(self, before: TenantRound, left: Sequence[GangKey]) -> AbstractSet[GangKey]:
-        """Of those that are left, gangs that were to have a turn for room since something last changed, which was gone."""
-        vain = self._put_back if before.changed else self._put_back | before.in_vain
-        return vain.intersection(left) if vain else vain
+    def _still_in_vain(
+        self, line: _TenantBacklog, left: Sequence[GangKey], spots: Spots | None
+    ) -> AbstractSet[GangKey]:
+        """Of those that are left, gangs that were to have a turn for room since something last changed, which was gone.
+
+        Args:
+            line: of the tenant.
+            left: keys of those that are left.
+            spots: their places in the order of the line's look; None where they are not known.
+        """
+        vain = line.for_room & self._put_back
+        if not line.before.changed:
+            vain = vain | line.before.in_vain
+        if line.look is not None and spots is not None:
+            return line.look.basis.order.those_at(spots, vain)
+        return vain & set(left) if vain else vain
 
     def _cut_round(self, tenant: Tenant, gangs: Sequence[Gang], cut: Sequence[Gang]) -> TenantRound:
         if not tenant.namespace:

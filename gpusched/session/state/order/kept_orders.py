@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from bisect import bisect_left, insort
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 from typing import Any, Final
@@ -14,7 +15,10 @@ from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 from gpusched.session.state.order.order_keys import OrderKeys
-from gpusched.session.state.order.work_budget import Tenant
+from gpusched.session.state.order.work_budget import Tenant, asks_for_place
+
+Spots = Sequence[int]
+"""Places of gangs in an order, ascending; not to be changed."""
 
 
 @frozen(slots=False, eq=False)
@@ -48,14 +52,61 @@ class GangOrder:
         known = self._not_in.get(id(names))
         if known is None:
             if len(self._not_in) >= _ANSWERS_MAX:
-                self._not_in.clear()
-            known = self._not_in[id(names)] = (names, OrderedGangs(self, self.names - names))
+                del self._not_in[next(iter(self._not_in))]
+            left = self.names - names
+            known = self._not_in[id(names)] = (names, OrderedGangs(self, left, self._spots(left)))
         return known[1]
+
+    def _spots(self, names: frozenset[GangKey]) -> Spots:
+        """Places of some of these, from those of a set that was asked about and differs in few."""
+        for _, answer in reversed(self._not_in.values()):
+            if abs(len(answer.names) - len(names)) <= _FEW:
+                other = answer.names ^ names
+                if len(other) <= _FEW:
+                    return self.changed(answer.spots, gone=other - names, more=other & names)
+        return sorted(map(self.places.__getitem__, names))
+
+    def changed(self, spots: Spots, *, gone: Iterable[GangKey], more: Iterable[GangKey]) -> Spots:
+        """Places without those of some gangs, which are there, and with those of others, which are not; few of both."""
+        found, places = list(spots), self.places
+        for name in gone:
+            del found[bisect_left(found, places[name])]
+        for name in more:
+            insort(found, places[name])
+        return found
+
+    def keys_at(self, spots: Spots) -> list[GangKey]:
+        """The keys of gangs at some places."""
+        return list(map(self.keys_in_turn.__getitem__, spots))
+
+    def those_at(self, spots: Spots, names: Iterable[GangKey]) -> frozenset[GangKey]:
+        """Those of some gangs that are at one of these places."""
+        found = ((name, self.places.get(name, -1)) for name in names)
+        last = len(spots)
+        return frozenset(
+            name
+            for name, place in found
+            if (spot := bisect_left(spots, place)) < last and spots[spot] == place
+        )
+
+    @cached_property
+    def keys_in_turn(self) -> Sequence[GangKey]:
+        """The key of each gang in ``ordered``."""
+        return [gang.key for gang in self.ordered]
 
     @cached_property
     def places(self) -> Mapping[GangKey, int]:
         """The place of each gang in ``ordered``."""
         return {gang.key: place for place, gang in enumerate(self.ordered)}
+
+    @cached_property
+    def asking(self) -> Sequence[tuple[Gang, Sequence[GangKey]]]:
+        """Of each class whose gangs look for a place one gang, and the keys of all."""
+        return [
+            (gangs[0], [gang.key for gang in gangs])
+            for gangs in self.kinds.values()
+            if asks_for_place(gangs[0])
+        ]
 
     def in_turn(self, names: Iterable[GangKey]) -> list[Gang]:
         """Those of some gangs that are among these, in the order of their turns."""
@@ -64,24 +115,45 @@ class GangOrder:
 
 
 _ANSWERS_MAX: Final = 4
+_FEW: Final = 32
+"""So many places are taken out or put in one by one."""
 
 
-@frozen(slots=False, eq=False)
+@frozen(slots=True, eq=False)
 class OrderedGangs:
-    """Some gangs of an order."""
+    """Some gangs of an order.
+
+    Attributes:
+        spots: their places.
+    """
 
     order: GangOrder
     names: frozenset[GangKey]
+    spots: Spots
 
-    @cached_property
-    def in_turn(self) -> tuple[Gang, ...]:
+    @property
+    def in_turn(self) -> Iterator[Gang]:
         """The gangs in the order of their turns."""
-        return tuple(self.order.in_turn(self.names))
+        return map(self.order.ordered.__getitem__, self.spots)
 
-    @cached_property
-    def keys_in_turn(self) -> tuple[GangKey, ...]:
-        """Their keys in the order of their turns."""
-        return tuple([gang.key for gang in self.in_turn])
+    def with_others(self, names: AbstractSet[GangKey]) -> OrderedGangs:
+        """These and others of the order."""
+        more = names - self.names
+        if not more:
+            return self
+        if len(more) <= _FEW:
+            spots = self.order.changed(self.spots, gone=(), more=more)
+        else:
+            spots = sorted({*self.spots, *map(self.order.places.__getitem__, more)})
+        return OrderedGangs(self.order, self.names | more, spots)
+
+    def without(self, names: AbstractSet[GangKey]) -> Spots:
+        """The places of these but for some gangs."""
+        gone = self.names & names
+        if len(gone) <= _FEW:
+            return self.order.changed(self.spots, gone=gone, more=()) if gone else self.spots
+        left = set(map(self.order.places.__getitem__, gone))
+        return [spot for spot in self.spots if spot not in left]
 
 
 class KeptOrders:

@@ -19,6 +19,8 @@ from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClas
 _FOLLOWED_MAX: Final = 2**20
 """Nodes that changed times kinds of pods that are followed; past it all are counted anew when they are asked about."""
 _KINDS_MAX: Final = 20_000
+_Asks = tuple[int, tuple[tuple[int, int], ...]]
+"""Pods that a gang needs, and of each part of them how many there are and the number of their kind."""
 
 
 class RoomTotals:
@@ -33,7 +35,10 @@ class RoomTotals:
         self._number: dict[Resources, int] = {}
         self._amounts: list[Ints] = []
         """Of one pod of each kind, shape (resources,)."""
-        self._totals: list[int] = []
+        self.totals: list[int] = []
+        """How many pods of each kind have room at most, by the numbers of ``number_of``."""
+        self._stacked: Ints | None = None
+        self._asks: dict[EquivalenceClass, _Asks] = {}
 
     def follow(self, nodes: NodeColumns) -> None:
         """Take in what is free now."""
@@ -46,30 +51,62 @@ class RoomTotals:
             self._forget()
             return
         rows = np.flatnonzero((free != last).any(axis=1))
-        if len(rows) * len(self._totals) > _FOLLOWED_MAX or len(self._totals) > _KINDS_MAX:
+        if len(rows) * len(self.totals) > _FOLLOWED_MAX or len(self.totals) > _KINDS_MAX:
             self._forget()
-        elif len(rows) and self._totals:
-            amounts = np.stack(self._amounts)
+        elif len(rows) and self.totals:
+            if self._stacked is None:
+                self._stacked = np.stack(self._amounts)
+            amounts = self._stacked
             more = _fits(free[rows], amounts) - _fits(last[rows], amounts)
-            self._totals = (np.array(self._totals, dtype=np.int64) + more).tolist()
+            self.totals = (np.array(self.totals, dtype=np.int64) + more).tolist()
 
-    def pods_with_room(self, requests: Resources) -> int:
-        """How many pods that request so much have room at most."""
-        number = self._number.get(requests)
-        return self._count(requests) if number is None else self._totals[number]
+    def may_suffice(self, gang: Gang, kind: EquivalenceClass | None) -> bool:
+        """Whether nodes have room for as many pods as the gang needs to start, as far as is told here.
 
-    def _count(self, requests: Resources) -> int:
+        Args:
+            gang: that waits.
+            kind: its equivalence class, for whose gangs it is the same; None for none.
+        """
+        asks = self._asks.get(kind) if kind is not None else None
+        if asks is None:
+            asks = self._asks_of(gang)
+            if kind is not None and len(self._asks) < _KINDS_MAX:
+                self._asks[kind] = asks
+        lacking, parts = asks
+        for pods, number in parts:
+            lacking -= min(pods, self.totals[number])
+        return lacking <= 0
+
+    def _asks_of(self, gang: Gang) -> _Asks:
+        lacking, parts = max(1, gang.members_at_start), list[tuple[int, int]]()
+        for pod_set in gang.pod_sets:
+            if pod_set.pod_class.share is not None:
+                return 0, ()  # what is left of GPUs that are shared is not counted
+            number = self.number_of(pod_set.pod_class.requests)
+            if number is None:
+                lacking -= len(pod_set.pods)
+            elif number >= 0:
+                parts.append((len(pod_set.pods), number))
+        return lacking, tuple(parts)
+
+    def number_of(self, requests: Resources) -> int | None:
+        """The number of a kind of pods; None where they ask for nothing, -1 for what no node offers."""
+        known = self._number.get(requests)
+        if known is not None:
+            return known
         assert self._nodes is not None, "nodes are followed before anybody asks"
         ask = request_vector(requests, self._nodes.columns)
-        if ask.missing or not ask.amounts.size:
-            return 0 if ask.missing else COLUMN_MAX
-        total = int(how_many_fit(self._free[:, ask.columns], ask.amounts).sum())
+        if ask.missing:
+            return -1
+        if not ask.amounts.size:
+            return None
         amounts = np.zeros(self._free.shape[1], dtype=np.int64)
         amounts[ask.columns] = ask.amounts
-        self._number[requests] = len(self._totals)
+        self._number[requests] = number = len(self.totals)
         self._amounts.append(amounts)
-        self._totals.append(total)
-        return total
+        self._stacked = None
+        self.totals.append(int(how_many_fit(self._free[:, ask.columns], ask.amounts).sum()))
+        return number
 
 
 class GangRoom:
@@ -90,20 +127,11 @@ class GangRoom:
         kind = self._kinds.class_of(gang)
         known = self._known.get(kind) if kind is not None else None
         if known is None:
-            known = self._count(gang)
+            self._totals.follow(self._nodes)
+            known = self._totals.may_suffice(gang, kind)
             if kind is not None:
                 self._known[kind] = known
         return known
-
-    def _count(self, gang: Gang) -> bool:
-        self._totals.follow(self._nodes)
-        needed, found = max(1, gang.members_at_start), 0
-        for pod_set in gang.pod_sets:
-            if pod_set.pod_class.share is not None:
-                return True  # what is left of GPUs that are shared is not counted
-            room = self._totals.pods_with_room(pod_set.pod_class.requests)
-            found += min(len(pod_set.pods), room)
-        return found >= needed
 
 
 def _fits(free: Ints, amounts: Ints) -> Ints:

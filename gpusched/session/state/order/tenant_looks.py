@@ -12,7 +12,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.snapshot import TenantRound
-from gpusched.session.state.order.kept_orders import GangOrder
+from gpusched.session.state.order.kept_orders import GangOrder, Spots
 from gpusched.session.state.order.work_budget import GangCosts, Tenant
 
 HEAD_DIVISOR: Final = 4
@@ -67,6 +67,7 @@ class TenantLook:
         chosen: gangs that are looked at, by key; not to be changed.
         for_room: keys of those that are chosen because nodes may have room for them, and for nothing else.
         left: keys of gangs that the round is still to look at, in the order of their turns.
+        spots: their places in the order.
         presses: whether some of those that are left press.
         after: how far the round is after the session, by who of them was put back and who was put off.
     """
@@ -76,6 +77,7 @@ class TenantLook:
     chosen: Mapping[GangKey, Gang]
     for_room: AbstractSet[GangKey]
     left: tuple[GangKey, ...]
+    spots: Spots
     presses: bool
     after: dict[Turns, TenantRound] = attrs.field(init=False, factory=dict)
 
@@ -129,18 +131,15 @@ def _choose_anew(basis: LookBasis, costs: GangCosts) -> TenantLook:
         shared=bool(pressing),
     )
     gone.update(gang.key for gang in found.chosen)
-    left: Sequence[GangKey] = unseen.keys_in_turn
-    if not unseen.names.issuperset(pressing):
-        left = [gang.key for gang in order.in_turn(pressing | unseen.names)]
-    if not unseen.names.isdisjoint(gone) or not pressing.isdisjoint(gone):
-        left = [key for key in left if key not in gone]
+    left = unseen.with_others(pressing).without(gone)
     chosen = {gang.key: gang for gang in (*chosen_head, *found.chosen)}
     return TenantLook(
         basis,
         tuple([gang.key for gang in head]),
         chosen,
         found.for_room,
-        same_names(left, before.left),
+        same_names(order.keys_at(left), before.left),
+        left,
         found.presses,
     )
 
