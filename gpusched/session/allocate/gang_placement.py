@@ -32,7 +32,12 @@ from gpusched.session.allocate.placement_problem import (
     build_problems,
     placed_rows,
 )
-from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules, place_pod_by_pod
+from gpusched.session.allocate.pod_by_pod import (
+    has_inter_pod_rules,
+    is_plain_pod,
+    place_plain_pod,
+    place_pod_by_pod,
+)
 from gpusched.session.allocate.refusals.device_claims import claims_not_ready
 from gpusched.session.allocate.refusals.kept_refusals import KeptRefusals
 from gpusched.session.allocate.refusals.unschedulable import (
@@ -145,6 +150,8 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
 
 
 def _place_anew(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    if is_plain_pod(session, gang):
+        return place_plain_pod(session, gang, statement)
     confines = level_constraint_now(session, gang)
     if isinstance(confines, Unschedulable):
         return confines

@@ -22,6 +22,7 @@ from gpusched.base.limits import (
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.model.class_fit import ClassFit
 from gpusched.session.allocate.node_sets import (
+    ALL_NODES,
     LevelConstraint,
     NodeSet,
     Unschedulable,
@@ -230,6 +231,25 @@ def _emptiest_row(class_fit: ClassFit, rows: Bools | None) -> int:
     if not fits.size or not fits.any():
         return -1
     return int(fits.argmax())
+
+
+def is_plain_pod(session: Session, gang: Gang) -> bool:
+    """Whether a gang is one pod that may go to any node and wishes for nothing: nothing else is to be looked at."""
+    if len(gang.pod_sets) != 1 or gang.members_at_start != 1 or gang.placed:
+        return False
+    pod_set, wish = gang.pod_sets[0], gang.topology
+    if len(pod_set.pods) != 1 or pod_set.sub_group or gang.sub_groups or gang.min_roles:
+        return False
+    if wish.required or wish.preferred or pod_set.pod_class.claims:
+        return False
+    return session.cluster_map.spared_rows(
+        gang
+    ) is None and not session.class_infos.may_have_pod_rules(pod_set.pod_class)
+
+
+def place_plain_pod(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+    """As ``place_pod_by_pod`` for a gang of which ``is_plain_pod`` is true."""
+    return _place_all(session, [(gang.pod_sets[0], 1)], statement, ALL_NODES)
 
 
 def place_pod_by_pod(

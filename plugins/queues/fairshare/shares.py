@@ -58,7 +58,7 @@ class Shares:
         self._view = view
         self._bend = bend
         self._due: dict[str, dict[str, int]] = {}
-        self._decided: dict[tuple[tuple[str, int], ...], tuple[str, ...]] = {}
+        self._decided: dict[tuple[tuple[str, int] | str, ...], tuple[str, ...]] = {}
         self._entitled: dict[str, dict[str, int]] = {}
         self._stated: dict[str, dict[str, int]] = {}
         self._nodes = {node.queue.name: node for node in view.queues()}
@@ -216,9 +216,15 @@ class Shares:
         over in GPUs. What is asked for in pools that are divided is judged there, and as a whole
         only where it is asked for elsewhere, too.
         """
-        known = self._decided.get(asked.items)
+        # Amounts count in pools alone: thousands of unlike gangs ask for the same resources.
+        about = (
+            asked.items
+            if self.dimensions
+            else tuple([each[0] for each in asked.items if each[1] > 0])
+        )
+        known = self._decided.get(about)
         if known is None:
-            known = self._decided[asked.items] = self._deciding(asked)
+            known = self._decided[about] = self._deciding(asked)
         return known
 
     def _deciding(self, asked: Resources) -> tuple[str, ...]:
