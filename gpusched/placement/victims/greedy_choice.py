@@ -36,6 +36,8 @@ from gpusched.placement.victims.model import (
     VictimBundle,
     VictimChoice,
     VictimRank,
+    plain_rows,
+    rows_of_losses,
 )
 
 _MIXED = -1
@@ -153,23 +155,14 @@ class VictimSearchState(FreeAmounts):
     @cached_property
     def _rows_of_losses(self) -> dict[tuple[int, tuple[int, ...]], set[int]]:
         """Rows with bundles of a side that are charged to some accounts."""
-        rows: dict[tuple[int, tuple[int, ...]], set[int]] = {}
-        for row, numbers in self._of_row.items():
-            for number in numbers:
-                loss = self.bundles[number].loss
-                rows.setdefault((loss.side, loss.accounts), set()).add(row)
-        return rows
+        return rows_of_losses(self._of_row, self.bundles)
 
     @cached_property
     def _plain_rows(self) -> dict[int, int]:
         """Rows whose bundles are single pods of one source, and that source."""
-        plain: dict[int, int] = {}
-        for row, numbers in self._of_row.items():
-            bundles = [self.bundles[number] for number in numbers]
-            sources = {bundle.source for bundle in bundles}
-            if len(sources) == 1 and all(len(bundle.members) == 1 for bundle in bundles):
-                plain[row] = sources.pop()
-        return plain
+        if self._index.only_pods and len(self._sources) == 1:
+            return dict.fromkeys(self._of_row, self._sources[0])
+        return plain_rows(self._of_row, self.bundles)
 
     def _outdate_others(self, numbers: Iterable[int]) -> None:
         """Bundles of several rows cost or free something else now, wherever they are."""
@@ -340,6 +333,9 @@ class VictimSearchState(FreeAmounts):
         if self._offered:
             return
         self._offered = True
+        if self._index.only_pods and len(self._sources) == 1:
+            self._offer_pods(self._sources[0])
+            return
         for numbers in self._of_row.values():
             numbers.sort(key=self._by_cost)
         for row in sorted(self._of_row):
@@ -347,6 +343,16 @@ class VictimSearchState(FreeAmounts):
         for number, bundle in enumerate(self.bundles):
             if len(bundle.members) > 1:
                 self._push_move((-1 - number, 0), self._own_move(number))
+
+    def _offer_pods(self, source: int) -> None:
+        """The same where each bundle is a pod, all of one source: thousands are put in order at once."""
+        known, costs, bundles = self._of_row, self._index.costs, self.bundles
+        self._of_row = {row: [] for row in sorted(known)}
+        numbers = (number for numbers in known.values() for number in numbers)
+        for number in sorted(numbers, key=lambda n: (bundles[n].rank, costs[n], bundles[n].order)):
+            self._of_row[self._index.rows_of[number][0]].append(number)
+        for row in self._of_row:
+            self._put_off(row, source)
 
     def _by_cost(self, number: int) -> tuple[Any, ...]:
         return (self.rank_of(number), self.cost_of(number), self.bundles[number].order)

@@ -175,6 +175,31 @@ class _Itself(Mapping[int, Sequence[int]]):
         return self._count
 
 
+def plain_rows(
+    of_row: Mapping[int, Sequence[int]], bundles: Sequence[VictimBundle]
+) -> dict[int, int]:
+    """Rows whose bundles are single pods of one source, and that source."""
+    plain: dict[int, int] = {}
+    for row, numbers in of_row.items():
+        there = [bundles[number] for number in numbers]
+        sources = {bundle.source for bundle in there}
+        if len(sources) == 1 and all(len(bundle.members) == 1 for bundle in there):
+            plain[row] = sources.pop()
+    return plain
+
+
+def rows_of_losses(
+    of_row: Mapping[int, Sequence[int]], bundles: Sequence[VictimBundle]
+) -> dict[tuple[int, tuple[int, ...]], set[int]]:
+    """Rows with bundles of a side that are charged to some accounts."""
+    rows: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+    for row, numbers in of_row.items():
+        for number in numbers:
+            loss = bundles[number].loss
+            rows.setdefault((loss.side, loss.accounts), set()).add(row)
+    return rows
+
+
 def _loss_numbers(bundles: Sequence[VictimBundle]) -> list[int]:
     numbers: dict[tuple[object, ...], int] = {}
     of_loss: dict[int, int] = {}  # by id, as bundles hold them
