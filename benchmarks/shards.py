@@ -3,35 +3,35 @@
 Work: 20,000 nodes that are half full; 2,000 gangs of 4 pods wait. One daemon decides about all of it, or four about a quarter each, of
 which every one sees all events. CPU seconds of the busiest one of four, in turns with the one, as this machine has two cores.
 
-Loss: the same jobs on 32 nodes in virtual time, by one daemon and by four of eight nodes each, with an embedded API server between them.
+Loss: the same jobs on 32 nodes, simulated with one daemon and with four of eight nodes each, for three seeds.
 """
 
 from __future__ import annotations
 
-import asyncio
 import gc
 import random
 import time
-from collections.abc import Callable
-from statistics import mean, quantiles
-from typing import Any, Final
+from statistics import mean
+from typing import Final
 
 import attrs
 import msgspec
 
-from benchmarks.figures import Figure
+from benchmarks.figures import Figure, middle
 from gpusched.api.affinity.selector import Requirement, Selector
-from gpusched.api.meta.identity import ResourceVersion, parse_time
+from gpusched.api.meta.identity import ResourceVersion
 from gpusched.api.pod.pod import Pod, PodPhase
-from gpusched.app import App, AppOptions
 from gpusched.config.model import DEFAULT, Config, ShardConfig
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.io.observe.process_limits import collect_garbage_rarely
-from gpusched.lab.virtual_time.client_sessions import sessions_to
-from gpusched.lab.virtual_time.cluster_run import (
-    ClusterRun,
-    SimulationOptions,
-    credentials_of,
-    simulate_cluster,
+from gpusched.lab.report.statistics.named import statistic
+from gpusched.lab.simulate.traces.model import TraceJob
+from gpusched.lab.simulate.traces.workload import (
+    JobShape,
+    equal_nodes,
+    job_arrivals,
+    queue_manifests,
 )
 from gpusched.shards.board import Board
 from gpusched.shards.layout import ShardLayout
@@ -46,8 +46,11 @@ GPUS: Final = 8
 SHARDS: Final = ("a", "b", "c", "d")
 TIMES_MIN: Final = 2.5
 LOSS_NODES: Final = 32
-JOBS: Final = 120
-SEED: Final = 1
+RACK: Final = 8
+JOBS: Final = 400
+SEEDS: Final = (1, 2, 3)
+QUEUES: Final = ("one", "one", "two", "three")
+"""Of which one has twice as many jobs as the others."""
 
 
 def measure() -> list[Figure]:
@@ -56,12 +59,17 @@ def measure() -> list[Figure]:
     return [*_work(), *_losses()]
 
 
-def sharded_config() -> Config:
+def sharded_config(*, lends: bool = False) -> Config:
     """Four shards by one label."""
     return attrs.evolve(
         DEFAULT,
         shards=tuple(
-            ShardConfig(name, Selector((Requirement("pool", "In", (name,)),))) for name in SHARDS
+            ShardConfig(
+                name,
+                Selector((Requirement("gpusched.io/rack", "In", (f"rack-{index:03d}",)),)),
+                lends_nodes=lends,
+            )
+            for index, name in enumerate(SHARDS)
         ),
     )
 
@@ -94,7 +102,7 @@ def _cluster() -> Given:
     for number in range(NODES):
         c.node(
             f"node-{number}", cpu=64_000, memory=256 * entities.GIB, gpus=GPUS,
-            labels={"pool": SHARDS[number % len(SHARDS)]},
+            labels={"gpusched.io/rack": f"rack-{number % len(SHARDS):03d}"},
         )  # fmt: skip
         if number % 8 < 4:
             c.pod(
@@ -149,167 +157,83 @@ def _seen(c: Given, pods: list[Pod]) -> float:
 # -- loss ---------------------------------------------------------------------------------------
 
 
-@attrs.frozen
-class Outcome:
-    """What came of the jobs."""
-
-    waits: list[float]
-    used: float
-    shares: float
-
-
 def _losses() -> list[Figure]:
-    one, four = _play(()), _play(SHARDS)
-    load = f"{JOBS} jobs on {LOSS_NODES} nodes"
-    return [
-        Figure(name=f"mean wait, four shards: {load}", measured=mean(four.waits), unit="s",
-               raw=mean(one.waits), raw_is="one daemon"),
-        Figure(name="wait of the 95th percentile, four shards", measured=_p95(four.waits), unit="s",
-               raw=_p95(one.waits), raw_is="one daemon"),
-        Figure(name="GPUs in use while jobs come, four shards", measured=100 * four.used, unit="%",
-               raw=100 * one.used, raw_is="one daemon"),
-        Figure(name="distance of two equal queues from their halves, mean, four shards",
-               measured=100 * four.shares, unit="% of GPUs", raw=100 * one.shares, raw_is="one daemon"),
-    ]  # fmt: skip
-
-
-def _p95(values: list[float]) -> float:
-    return quantiles(values, n=20)[-1]
-
-
-def _play(shards: tuple[str, ...]) -> Outcome:
-    config = sharded_config() if shards else DEFAULT
-
-    async def scenario(run: ClusterRun) -> Outcome:
-        tasks = []
-        for number, name in enumerate(shards or ("",)):
-            options = AppOptions(
-                config=config, clock=run.clock, rng=random.Random(number),
-                kubeconfig=credentials_of(run.cluster), identity=f"d-{number}", inline=True,
-                opened=sessions_to(run.cluster.in_process), shards=(name,) if name else (),
+    """Each figure by four shards that keep their nodes, and by four that lend idle ones, beside one daemon."""
+    runs = {
+        name: [_play(config, seed) for seed in SEEDS]
+        for name, config in (
+            ("one daemon", DEFAULT),
+            ("four shards", sharded_config()),
+            ("four that lend", sharded_config(lends=True)),
+        )
+    }
+    one = runs.pop("one daemon")
+    found = []
+    for title, statistic_name, unit, factor in _STATISTICS:
+        raw = factor * mean(_value(record, statistic_name) for record in one)
+        for name, records in runs.items():
+            values = [factor * _value(record, statistic_name) for record in records]
+            found.append(
+                Figure(
+                    name=f"{title}, {name}", measured=mean(values), unit=unit, raw=raw, raw_is="one daemon",
+                    spread=middle(values)[1],
+                )
             )  # fmt: skip
-            tasks.append(asyncio.create_task(App(options).run()))
-        try:
-            return await _jobs(run)
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-
-    return simulate_cluster(scenario, options=SimulationOptions(seed=SEED, daemons=0)).value
+    return found
 
 
-async def _jobs(run: ClusterRun) -> Outcome:
-    dice = random.Random(SEED)
-    for number in range(LOSS_NODES):
-        run.client.create("nodes", _node(number))
-    for queue in ("one", "two"):
-        run.client.create("queues.scheduling.gpusched.io", {
-            "apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue",
-            "metadata": {"name": queue}, "spec": {},
-        })  # fmt: skip
-    await run.clock.sleep(40)
-    made: dict[str, float] = {}
-    looks: list[tuple[int, dict[str, int]]] = []
-    for number in range(JOBS):
-        job = _job(number, dice)
-        run.client.create("jobs.batch", job)
-        made[job["metadata"]["name"]] = run.clock.now()
-        await run.clock.sleep(dice.expovariate(1 / 14))
-        if number >= JOBS // 5:
-            looks.append(_look(run))
-    await _until(run, lambda: len(_starts(run)) == JOBS)
-    starts = _starts(run)
-    capacity = LOSS_NODES * GPUS
-    contended = [held for waiting, held in looks if waiting]
-    return Outcome(
-        waits=[starts[name] - made[name] for name in made],
-        used=mean(sum(held.values()) / capacity for _, held in looks),
-        shares=mean(abs(held["one"] - held["two"]) / 2 / capacity for held in contended),
+_STATISTICS: Final = (
+    ("mean wait", "mean(wait)", "s", 1),
+    ("wait of the 95th percentile", "p95(wait)", "s", 1),
+    ("GPUs in use while a job waits", "gpuUseBusy", "%", 100),
+    ("free GPUs of no use", "fragmentation", "%", 100),
+    ("Jain's index of fairness", "fairness", "", 1),
+    ("pods evicted", "evictions", "pods", 1),
+    ("work lost by them", "lostGpuHours", "GPU-h", 1),
+)
+
+
+def _value(record: RunRecord, name: str) -> float:
+    return statistic(record, name).value or 0.0
+
+
+def _play(config: Config, seed: int) -> RunRecord:
+    record = run_simulation(
+        SimulationCase(
+            name="loss",
+            config=attrs.evolve(config, placement=attrs.evolve(config.placement, solver="greedy")),
+            objects=[
+                *equal_nodes(LOSS_NODES, GPUS, per_rack=RACK),
+                *queue_manifests(dict.fromkeys(QUEUES, 0)),
+            ],
+            arrivals=job_arrivals(_jobs(seed), JobShape()),
+            plays_shards=True,
+            seed=seed,
+        )
     )
+    problems = (record.broken, record.unfinished)
+    assert not any(problems), problems
+    return record
 
 
-async def _until(run: ClusterRun, true: Callable[[], bool]) -> None:
-    for _ in range(20_000):
-        if true():
-            return
-        await run.clock.sleep(5)
-    raise RuntimeError("the jobs did not all start")
+def _jobs(seed: int) -> list[TraceJob]:
+    """Jobs that use three quarters of all GPUs while they come, if nobody waits."""
+    dice, at, jobs = random.Random(seed), 0.0, []
+    gpus_mean = sum(gpus * weight for gpus, weight in _SIZES) / sum(weight for _, weight in _SIZES)
+    apart_s = gpus_mean * _RUNS_MEAN_S / (LOSS_NODES * GPUS * _LOAD)
+    for index in range(JOBS):
+        (gpus,) = dice.choices([gpus for gpus, _ in _SIZES], [weight for _, weight in _SIZES])
+        jobs.append(
+            TraceJob(
+                name=f"job-{index}", submit_s=at, gpus=gpus, queue=dice.choice(QUEUES),
+                duration_s=round(dice.expovariate(1 / _RUNS_MEAN_S)) + 1,
+            )
+        )  # fmt: skip
+        at += dice.expovariate(1 / apart_s)
+    return jobs
 
 
-def _starts(run: ClusterRun) -> dict[str, float]:
-    """When each job had all its pods, of those that have or had them."""
-    times: dict[str, list[float]] = {}
-    for pod in run.client.list("pods"):
-        job = pod["metadata"]["labels"]["job-name"]
-        times.setdefault(job, []).append(parse_time(pod["status"].get("startTime") or ""))
-    sizes = {
-        job["metadata"]["name"]: job["spec"]["parallelism"] for job in run.client.list("jobs.batch")
-    }
-    return {
-        name: max(found)
-        for name, found in times.items()
-        if len(found) >= sizes[name] and all(found)
-    }
-
-
-def _look(run: ClusterRun) -> tuple[int, dict[str, int]]:
-    held, waiting = {"one": 0, "two": 0}, 0
-    for pod in run.client.list("pods"):
-        if (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}:
-            continue
-        gpus = int(pod["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"])
-        if pod["spec"].get("nodeName"):
-            held[pod["metadata"]["labels"]["gpusched.io/queue"]] += gpus
-        else:
-            waiting += 1
-    return waiting, held
-
-
-def _node(number: int) -> dict[str, Any]:
-    amounts = {"cpu": "96", "memory": "1Ti", "pods": "110", "nvidia.com/gpu": str(GPUS)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {
-            "name": f"node-{number}",
-            "annotations": {"kwok.x-k8s.io/node": "fake"},
-            "labels": {"pool": SHARDS[number % len(SHARDS)]},
-        },
-        "status": {"capacity": amounts, "allocatable": amounts},
-    }
-
-
-def _job(number: int, dice: random.Random) -> dict[str, Any]:
-    pods, gpus = dice.choice(((1, 1), (1, 2), (1, 8), (2, 8), (4, 8)))
-    queue = dice.choice(("one", "one", "two"))
-    labels = {"gpusched.io/queue": queue}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": f"job-{number}", "namespace": "default", "labels": labels},
-        "spec": {
-            "parallelism": pods,
-            "completions": pods,
-            "template": {
-                "metadata": {
-                    "labels": labels,
-                    "annotations": {
-                        "gpusched.io/run-for": f"{dice.randint(120, 600)}s",
-                        "gpusched.io/min-member": str(pods),
-                    },
-                },
-                "spec": {
-                    "schedulerName": "gpusched",
-                    "restartPolicy": "Never",
-                    "containers": [
-                        {
-                            "name": "c",
-                            "image": "i",
-                            "resources": {"limits": {"nvidia.com/gpu": str(gpus)}},
-                        }
-                    ],
-                },
-            },
-        },
-    }
+_SIZES: Final = ((1, 20), (2, 15), (4, 15), (8, 25), (16, 12), (32, 9), (64, 4))
+"""GPUs of jobs, and how many of a hundred have so many."""
+_RUNS_MEAN_S: Final = 900
+_LOAD: Final = 0.75

@@ -342,7 +342,8 @@ class SessionCycle:
                     self._only_look = False
                     self._following.note_status()
                 return
-            decision = attrs.evolve(decision, plan=self.revise(snapshot, decision.plan))
+            with self.faults.contain("shards"):
+                decision = attrs.evolve(decision, plan=self.revise(snapshot, decision.plan))
             self._follow_up(decision, seen, snapshot)
             self._commit_plan(decision.plan, snapshot)
             told = self._for_readers(decision.plan, snapshot)
