@@ -47,10 +47,6 @@ _PODS_NAMED_MAX: Final = 2
 _OWN_MEMBERS: Final = "other members of the gang"
 
 
-_FEW_ROWS: Final = 16
-"""Up to so many rows are read at once; of more, a column at a time costs less."""
-
-
 class NodeRows:
     """Columns of some nodes, one row for each, as they stand in the session now."""
 
@@ -58,8 +54,6 @@ class NodeRows:
         self._node_usage = node_usage
         self._rows: Sequence[int] | Ints | slice = slice(None) if rows is None else rows
         self._length = len(node_usage.nodes) if rows is None else len(rows)
-        self._of_few: dict[str, Ints] = {}
-        """All amounts of a few rows: of these, columns are views."""
 
     def __len__(self) -> int:
         return self._length
@@ -69,7 +63,7 @@ class NodeRows:
         column = self._node_usage.nodes.columns.get(resource)
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
-        amounts = self._column("allocatable", self._node_usage.nodes.allocatable, column)
+        amounts: Ints = self._node_usage.nodes.allocatable[self._rows, column]
         amounts.setflags(write=False)
         return amounts
 
@@ -81,18 +75,10 @@ class NodeRows:
         column = self._node_usage.nodes.columns.get(resource)
         if column is None:
             return np.zeros(self._length, dtype=np.int64)
-        amounts = self._column("used", self._node_usage.used, column)
+        # Read by rows and column: that lets other threads go on, by which bindings are sent (ADR 37).
+        amounts: Ints = self._node_usage.used[self._rows, column]
         amounts.setflags(write=False)  # it may be the session's own array
         return amounts
-
-    def _column(self, name: str, amounts: Ints, column: int) -> Ints:
-        if self._length > _FEW_ROWS or isinstance(self._rows, slice):
-            found: Ints = amounts[self._rows, column]
-            return found
-        rows = self._of_few.get(name)
-        if rows is None:
-            rows = self._of_few[name] = amounts.take(self._rows, 0)
-        return rows[:, column]
 
     def unlike_pair(self, rated: Callable[[NodeRows], Ints | None]) -> tuple[Node, Node] | None:
         """Two nodes that offer and hold the same amounts and are not rated alike; None for none."""
