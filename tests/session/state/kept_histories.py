@@ -171,7 +171,8 @@ class KeptHistory:
 
     def settle(self) -> Decision:
         """Most gangs that are late end; then decide until nothing more is to be done, a few times at most."""
-        for gang in self.c.cache.take_snapshot(self.c.now).placed_gangs.values():
+        placed = self.c.cache.take_snapshot(self.c.now).placed_gangs
+        for _, gang in sorted(placed.items()):  # no order of it is promised
             ends = gang.started_at + (gang.terms.expected_duration_ns or 10**6 * SECOND) / SECOND
             if ends <= self.c.now and self.rng.random() < 0.9:
                 for member in gang.placed:
