@@ -188,6 +188,17 @@ def test_settings_that_cannot_be_understood_are_refused(text: str) -> None:
         settings([], [text])
 
 
+def test_a_policy_can_be_changed_under_a_file_that_names_none(tmp_path: Path) -> None:
+    """A configuration without tiers has the shipped ones, so that their arguments can be set."""
+    file = tmp_path / "rest.yaml"
+    file.write_text("limits: {reservationWindow: 7m}\n")
+    base, changed = settings([f"base={file}"], ["x:plugins.nodeorder.strategy=spread"])
+    shipped, same = settings([], ["now:fifo=false", "x:plugins.nodeorder.strategy=spread"])
+    assert base.config.tiers == shipped.config.tiers
+    assert changed.config.tiers == same.config.tiers != base.config.tiers
+    assert changed.config.limits == base.config.limits != shipped.config.limits
+
+
 def test_settings_change_what_they_name_and_nothing_else() -> None:
     """Dotted keys of the configuration, arguments of plugins, actions; wrong ones are told."""
     first, other = settings(

@@ -133,6 +133,14 @@ def _overlaid(base: YamlNode, over: YamlNode) -> YamlNode:
     return YamlNode(over.line, entries)
 
 
+def _shipped_tiers(line: int) -> YamlEntry:
+    """The tiers of a configuration that names none."""
+    path = str(installed_files.path(_SHIPPED))
+    _, root = _base(read_files(path), path)
+    assert isinstance(root.value, dict)
+    return YamlEntry(line, _moved(root.value["tiers"].node, line))
+
+
 def _arguments(root: YamlNode, said: YamlEntry, problems: ConfigProblems) -> YamlNode:
     """The tiers with changed arguments of some plugins."""
     if not isinstance(said.node.value, dict):
@@ -159,10 +167,7 @@ def _arguments(root: YamlNode, said: YamlEntry, problems: ConfigProblems) -> Yam
         )
 
     assert isinstance(root.value, dict)
-    tiers = root.value.get("tiers")
-    if tiers is None:
-        problems.add(said.line, "plugins needs tiers, and the configuration has none")
-        return root
+    tiers = root.value.get("tiers") or _shipped_tiers(said.line)
     entries = {**root.value, "tiers": YamlEntry(tiers.line, changed(tiers.node))}
     for name, entry in wanted.items():
         if name not in seen:
