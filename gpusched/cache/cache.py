@@ -403,7 +403,7 @@ class Cache:
         self.groups.drop(key)
         self._share_claims(key, known)
         self.families.mark_group_changed("PodGroup", key)
-        if self.families.takes_gang(GangKey("PodGroup", *key)):
+        if self.families.counts_gang(GangKey("PodGroup", *key)):
             self._changed()
 
     def _share_claims(self, key: ObjectKey, known: PodGroup | None) -> None:

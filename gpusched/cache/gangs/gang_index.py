@@ -180,7 +180,7 @@ class GangIndex:
             versions: as it was, and as it is; None for a Job that is not there.
 
         Returns:
-            Whether one of them is decided about here.
+            Whether one of them is decided about here, or counted.
         """
         named = (each.group for each in versions if isinstance(each, Job) and each.group)
         gangs = [
@@ -190,7 +190,11 @@ class GangIndex:
         ]
         for gang in gangs:
             self.mark_changed(gang)
-        return any(map(self.takes_gang, gangs))
+        return any(map(self.counts_gang, gangs))
+
+    def counts_gang(self, key: GangKey) -> bool:
+        """Whether a gang is decided about here, or counted for budgets and lines of users."""
+        return self.held_times.follows or self._limits_lines or self.takes_gang(key)
 
     def join_other(self, pod: Pod) -> None:
         """A pod of another scheduler names a group."""
@@ -451,7 +455,7 @@ class GangIndex:
 
     def _build_elsewhere(self, key: GangKey) -> tuple[Gang, ...]:
         """Gangs that are decided about in another shard, where they count here: for budgets, and in lines of users."""
-        if self.takes_gang(key) or not (self.held_times.follows or self._limits_lines):
+        if self.takes_gang(key) or not self.counts_gang(key):
             return ()
         return self._builder.build_gangs(key)
 
