@@ -88,17 +88,21 @@ class Sessions:
         """CPU of one snapshot and its session in milliseconds, the plan, and seconds until another follows."""
         c, now = self.c, self.c.now
         c.cache.rounds = self._progress.begin_session(self.changes, c.cache.rounds, now=now)
+        c.cache.may_end_early = self._progress.may_end_early
         began = time.process_time()
         plan = c.when.one_session()
         took_ms = (time.process_time() - began) * 1e3
         found = c.decision
         assert found is not None, "a session was held"
         following = self._progress.note_session(
-            self.changes, rounds=found.rounds, stays_until=found.stays_until, now=now
-        )
+            self.changes, rounds=found.rounds, stays_until=found.stays_until, now=now,
+            ended_early=found.ended_early,
+        )  # fmt: skip
         if following.rounds is not None:
             c.cache.rounds = following.rounds
         c.cache.expected_starts = found.expected_starts
+        if found.ended_early:
+            c.cache.families.show_all_again()
         return took_ms, plan, following.after_s
 
     def until_rest(self) -> None:

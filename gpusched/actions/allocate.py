@@ -50,17 +50,21 @@ class Allocate:
                 session.nominations.cancel(gang)
 
     def _fill(self, session: Session, ready: list[Gang], starts: GangStarts) -> None:
+        early = session.early_end
         for gang, repairs in self._turns(session, ready):
             if not repairs:
-                if session.placements.is_full:
+                if session.placements.is_full or early.reached:
                     return
-                if (gang.missing_members or not gang.placed) and session.has_budget_for(gang):
-                    starts.start(gang)
+                asks = bool(gang.missing_members) or not gang.placed
+                started = asks and session.has_budget_for(gang) and starts.start(gang)
+                early.note_turn(gang, started=started)
             elif gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:
                 starts.start(gang)
-        self._grow(session, ready)
+        early.note_last_turn()
+        if not early.reached:
+            self._grow(session, ready)
 
     def _grow(self, session: Session, ready: list[Gang]) -> None:
         grow_in_turn(session, ready)

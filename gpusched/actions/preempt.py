@@ -60,7 +60,7 @@ class Preempt:
             with session.pipelining():
                 self._preemption(session, preempt_rules(), late).serve_all(claimants)
         extras = extras_of_native_groups(session, has_lower)
-        if extras:
+        if extras and not session.early_end.reached:
             with session.pipelining():
                 self._serve_extras(session, extras, late)
 

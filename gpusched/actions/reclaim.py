@@ -69,7 +69,7 @@ class Reclaim:
             if claimants:
                 room = self._preemption(session, reclaim_rules(victims), late)
                 room.serve_all(claimants, hooks.reclaim_checks)
-            if hooks.growth_checks and queues:
+            if hooks.growth_checks and queues and not session.early_end.reached:
                 self._make_room_to_grow(session, claimants, victims, late)
 
     def _make_room_to_grow(

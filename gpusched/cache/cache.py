@@ -109,6 +109,8 @@ class Cache:
         self.moves = MoveRecords(self.groups, self.jobs, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
+        self.may_end_early = False
+        """Whether the next session may end when it has started somebody; see ``RoundProgress``."""
         self.expected_starts = NO_EXPECTED_STARTS  # as the last session reported them
         self._revision, self._capacity, self._trees = 0, CapacitySum(), QueueTrees()
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -584,6 +586,7 @@ class Cache:
             move_records=moves,
             idle_gangs=self.families.idle_gangs_by_queue(gangs),
             tenant_rounds=self.rounds,
+            may_end_early=self.may_end_early,
             expected_starts=self.expected_starts,
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),

@@ -146,6 +146,7 @@ class Snapshot:
         limits: bounds of the configuration that was in force; ``session_work`` times ``work_times``.
         work_times: how many times its work an action may spend, as sessions before it started all that they looked at;
             all actions together may spend no more than otherwise.
+        may_end_early: whether the session may end when it has started somebody, as one follows that looks at everybody else.
         waiting_elsewhere: gangs that wait in shards of other daemons, while some queue limits lines of users; sorted.
         start_errors: by queue, how gangs that waited started beside what they were told; nothing is
             decided by it.
@@ -173,6 +174,7 @@ class Snapshot:
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
     work_times: int = 1
+    may_end_early: bool = False
     devices: DeviceCatalog = NO_DEVICES
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
@@ -274,7 +276,7 @@ class ObservedSnapshot(Snapshot):
             object.__setattr__(self, "stays_until", moment)
 
 
-_OF_THE_MOMENT: Final = ("now", "revision", "tenant_rounds", "expected_starts")
+_OF_THE_MOMENT: Final = ("now", "revision", "tenant_rounds", "expected_starts", "may_end_early")
 _TIMELESS_FIELDS: Final = tuple(each.name for each in attrs.fields(Snapshot) if each.name != "now")
 
 

@@ -66,6 +66,8 @@ class Decision:
         stays_until: before when the same snapshot is decided on in the same way, seconds since the epoch.
         next_limit: when the first limit of time is over that was asked about (minRuntime, maxRuntime, maxWait and
             the like), seconds since the epoch; infinite for none.
+        ended_early: whether it ended when it had started somebody: it says nothing of anybody else, and the next session
+            follows at once.
         differs: how it would be another one if nothing were kept from session to session, as a sentence; empty
             where it would not, or where nobody has compared.
     """
@@ -88,6 +90,7 @@ class Decision:
     kept: bool = False
     stays_until: float = -inf
     next_limit: float = inf
+    ended_early: bool = False
     differs: str = ""
 
 
@@ -237,4 +240,5 @@ def _with_set_aside_statuses(
         expected_starts=decided.expected_starts,
         stays_until=decided.stays_until,
         next_limit=decided.next_limit,
+        ended_early=decided.ended_early,
     )

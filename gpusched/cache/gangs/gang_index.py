@@ -362,6 +362,10 @@ class GangIndex:
         passing = {*touched, *self._some_idle(), *(key for key, _ in moves if key in self._idle)}
         return self._shown.show(passing, touched, self._waiting, self._families)
 
+    def show_all_again(self) -> None:
+        """The next call shows what the last one showed, too."""
+        self._shown.show_again()
+
     def request_idle_gangs(self) -> None:
         """What is said of gangs may have changed: those that nothing can be decided for, too."""
         self._idle_unshown = len(self._idle)

@@ -142,14 +142,18 @@ class SimulatedScheduler:
             rounds=decision.rounds,
             stays_until=decision.stays_until,
             now=self.snapshot.now,
+            ended_early=decision.ended_early,
         )
         if following.rounds is not None:
             self.cache.rounds = following.rounds
         self.cache.expected_starts = decision.expected_starts
         self._note_faults(decision)
         plan = carry(decision)
+        if decision.ended_early:
+            self.cache.families.show_all_again()
         self.follows_ends = bool(
             self._in_shards
+            or decision.ended_early
             or decision.waiting
             or plan.preemptions
             or any(status.waiting_pods for status in plan.gangs)
@@ -161,6 +165,7 @@ class SimulatedScheduler:
     def _decide(self, wall: float) -> Decision:
         cache, config = self.cache, self.config
         cache.rounds = self._rounds.begin_session(self._changes, cache.rounds, now=wall)
+        cache.may_end_early = self._rounds.may_end_early and not self._in_shards
         if not self._tells_starts:  # not by its method: it is no change to decide about
             told = bool(cache.groups.items)
             cache.limits = config.limits if told else self._limits_untold
@@ -193,9 +198,10 @@ class SimulatedScheduler:
         if acts or self.begun is not None:
             self._idle_s, self._changed_at = self._first_idle_s, now
         due = min(next_wakeup(snapshot) or inf, decision.next_limit)
-        self.awaits_windows = bool(decision.waiting) and any(
-            each.current_window(snapshot.now) is not None for each in snapshot.reservations
-        )
+        if not decision.ended_early:
+            self.awaits_windows = bool(decision.waiting) and any(
+                each.current_window(snapshot.now) is not None for each in snapshot.reservations
+            )
         if due < inf:
             self.idle_at = max(now, due - epoch)
         if not decision.waiting and following.after_s is None:

@@ -6,6 +6,7 @@ import pickle
 from collections import Counter
 from collections.abc import Sequence
 from itertools import filterfalse
+from typing import Protocol
 
 from gpusched.api.meta.pool_resources import resource_of
 from gpusched.api.meta.resources import NOTHING, Resources
@@ -19,13 +20,31 @@ from gpusched.io.observe.logs import Logger
 from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.session.decide import Decision
-from gpusched.session.state.plan import QueueStatus
+from gpusched.session.state.plan import (
+    GangStatus,
+    QueueStatus,
+    ReservationStatus,
+    TopologyStatus,
+)
 from gpusched.session.state.search_records import SearchRecord
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.reserved.reservation_status import PHASES
 
 _FAULTS_TOLD_MAX = 1000
 _log = Logger(__name__)
+
+
+class StatusSink(Protocol):
+    """Where status goes; it is written later and never delays a decision."""
+
+    def submit(
+        self,
+        gangs: Sequence[GangStatus],
+        queues: Sequence[QueueStatus],
+        topologies: Sequence[TopologyStatus] = (),
+        reservations: Sequence[ReservationStatus] = (),
+    ) -> Sequence[tuple[str, Exception]]:
+        """This is how things stand now; names of objects that cannot be told, and why."""
 
 
 class DecisionReport:
@@ -73,7 +92,11 @@ class DecisionReport:
         telemetry.cycle("session", session_s)
 
     def report_decision(self, decision: Decision, session_cache: SessionCache) -> None:
-        """Set the metrics of a decision, and log what failed in it."""
+        """Log what failed in a decision, and set its metrics; a session that ended early has none."""
+        self._report_faults(decision.faults)
+        self._report_unusable_answers(decision.searches)
+        if decision.ended_early:
+            return
         self._telemetry.replace_pending(decision.waiting)
         self._count_queues(decision.plan.queues, decision.snapshot)
         self._telemetry.set_topologies(
@@ -86,8 +109,6 @@ class DecisionReport:
             dict.fromkeys(PHASES, 0) | Counter(each.phase for each in reserved),
             in_the_way=sum(each.in_the_way for each in reserved),
         )
-        self._report_faults(decision.faults)
-        self._report_unusable_answers(decision.searches)
 
     def _nodes_outside_levels(self, decision: Decision, session_cache: SessionCache) -> int:
         """Nodes beyond the domains of a level that count; without a Topology it is told here."""

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Mapping
+from typing import Final
 
 import attrs
 
@@ -32,7 +32,7 @@ from gpusched.io.cycle import snapshot_taker
 from gpusched.io.cycle.bind_backoff import BindPauses
 from gpusched.io.cycle.crash_marker import CrashMarker
 from gpusched.io.cycle.crash_recovery import begin_after_crashes
-from gpusched.io.cycle.decision_report import DecisionReport
+from gpusched.io.cycle.decision_report import DecisionReport, StatusSink
 from gpusched.io.cycle.failed_commits import FailedCommits
 from gpusched.io.cycle.fault_report import FaultReport, fault_of_gang_in_hand
 from gpusched.io.cycle.gpu_gauges import GpuGauges
@@ -57,11 +57,7 @@ from gpusched.session.state.order.round_progress import RoundProgress
 from gpusched.session.state.order.work_times import next_work_times, with_work_times
 from gpusched.session.state.plan import (
     GangBind,
-    GangStatus,
     Plan,
-    QueueStatus,
-    ReservationStatus,
-    TopologyStatus,
 )
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
@@ -72,19 +68,6 @@ _DUE_LEAST_S: Final = 0.02
 _TURNS_TO_SEND: Final = 2
 """Turns of the event loop in which the first bindings of a session are written to their connections."""
 _log = Logger(__name__)
-
-
-class StatusSink(Protocol):
-    """Where status goes; it is written later and never delays a decision."""
-
-    def submit(
-        self,
-        gangs: Sequence[GangStatus],
-        queues: Sequence[QueueStatus],
-        topologies: Sequence[TopologyStatus] = (),
-        reservations: Sequence[ReservationStatus] = (),
-    ) -> Sequence[tuple[str, Exception]]:
-        """This is how things stand now; names of objects that cannot be told, and why."""
 
 
 @define
@@ -311,6 +294,7 @@ class SessionCycle:
         """What the next session decides on, as of so many changes."""
         cache, now = self._cache, self._clock.now()
         cache.rounds = self._rounds.begin_session(changes, cache.rounds, now=now)
+        cache.may_end_early = self._rounds.may_end_early and not self.rules.config.shards
         snapshot = snapshot_taker.take_snapshot(cache, now, self.faults.report_failure)
         snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
         return with_work_times(snapshot, self._work_times)
@@ -349,17 +333,10 @@ class SessionCycle:
             told = self._for_readers(decision.plan, snapshot)
             for key, fault in self._preemption_executor.submit(told, snapshot):
                 self._set_gang_aside(key, "claims", fault, snapshot)
-            self._recover_partial_gangs(snapshot)
-            with self.faults.contain("claims"):
-                self._binder.release_leftovers(snapshot.gangs)
-            with self.faults.contain("status"):
-                told = self._with_written_statuses(
-                    told, decision.expected_starts.estimates, snapshot
-                )
-                for name, untold in self._status.submit(
-                    told.gangs, told.queues, told.topologies, told.reservations
-                ):
-                    self.faults.report_failure("status", untold, name)
+            if decision.ended_early:
+                self._cache.families.show_all_again()
+            else:
+                told = self._tell_status(decision, told, snapshot)
             if decision.again:
                 self.wake()
             self._tell_listeners(decision, told, snapshot)
@@ -368,6 +345,19 @@ class SessionCycle:
             self._report_session(decision)
             with self.faults.contain("metrics"):
                 self._report.report_decision(decision, self.rules.session_cache)
+
+    def _tell_status(self, decision: Decision, told: Plan, snapshot: Snapshot) -> Plan:
+        """Mend what was left half done, and tell how things stand; the plan as it was told."""
+        self._recover_partial_gangs(snapshot)
+        with self.faults.contain("claims"):
+            self._binder.release_leftovers(snapshot.gangs)
+        with self.faults.contain("status"):
+            told = self._with_written_statuses(told, decision.expected_starts.estimates, snapshot)
+            for name, untold in self._status.submit(
+                told.gangs, told.queues, told.topologies, told.reservations
+            ):
+                self.faults.report_failure("status", untold, name)
+        return told
 
     def _for_readers(self, plan: Plan, snapshot: Snapshot) -> Plan:
         """The plan with sentences as those may read them in whose namespaces they are written."""
@@ -391,7 +381,7 @@ class SessionCycle:
         for listener in self.decided:
             with self.faults.contain("listeners"):
                 listener(decision.plan)
-        for shower in self.shown:
+        for shower in () if decision.ended_early else self.shown:
             with self.faults.contain("listeners"):
                 shower(snapshot, told, decision)
 
@@ -428,12 +418,17 @@ class SessionCycle:
             snapshot, decision.plan, decision.rounds, actions=len(self.rules.policy.actions)
         )
         following = self._rounds.note_session(
-            changes, rounds=decision.rounds, stays_until=decision.stays_until, now=snapshot.now
+            changes,
+            rounds=decision.rounds,
+            stays_until=decision.stays_until,
+            now=snapshot.now,
+            ended_early=decision.ended_early,
         )
         if following.rounds is not None:
             self._cache.rounds = following.rounds
         self._cache.expected_starts = decision.expected_starts
-        self._following.note_gangs(len(decision.plan.gangs))
+        if not decision.ended_early:
+            self._following.note_gangs(len(decision.plan.gangs))
         self._following.follow(following.after_s)
 
     async def _run(self, run: Callable[[], Decision]) -> Decision:
@@ -487,7 +482,8 @@ class SessionCycle:
                 incremental=rules.config.cycle.incremental,
             )
             with self.faults.contain("GPU metrics"):
-                self.gpu_gauges.measure_gpus(decision.snapshot, rules.session_cache)
+                if not decision.ended_early:
+                    self.gpu_gauges.measure_gpus(decision.snapshot, rules.session_cache)
             return decision
 
         self._guard = rules.guard

@@ -61,6 +61,7 @@ from gpusched.session.state.nodes.windows.reserved_windows import (
     ReservedWindows,
     shortest_walltime_s,
 )
+from gpusched.session.state.order.early_end import EarlyEnd
 from gpusched.session.state.order.gang_selection import GangSelection, KeptSelection
 from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.work_budget import Tenant, WorkBudget, tenant_of_gang
@@ -273,6 +274,16 @@ class Session:
     def work_budget(self) -> WorkBudget:
         """What each tenant has used of this session."""
         return self.gang_selection.work_budget
+
+    @cached_property
+    def early_end(self) -> EarlyEnd:
+        """Whether the session has ended before everybody had a turn.
+
+        That may be where more wait than one session looks at, none of whom came just now, and no room is held for anybody.
+        """
+        selection = self.gang_selection
+        possible = self.snapshot.may_end_early and not self.nominations and selection.all_known
+        return EarlyEnd(possible=possible)
 
     def renew_shares(self, actions: int = 0) -> None:
         """Give each tenant its share anew, but not where a long session might come to more work than so many actions otherwise."""

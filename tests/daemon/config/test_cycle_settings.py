@@ -117,6 +117,42 @@ def test_sessions_grow_while_a_burst_starts() -> None:
     assert times == [1, 2, 4, 5, 1]
 
 
+def test_a_start_is_carried_out_before_everybody_had_a_turn() -> None:
+    """Given long lines at rest, when a pod ends, then the session that starts a gang tells of nothing else, and the next one does."""
+    c = Given().nodes(1, gpus=8)
+    c.cache.use_limits(LimitsConfig(session_work=3_000))
+    for slot in range(8):
+        c.pod(f"small-{slot}", gpus=1, node="node-0", slots=1 << slot, scheduled=c.now, plan="p")
+    for queue in ("a", "b"):
+        c.queue(queue)
+        for number in range(25):
+            c.gang(f"{queue}-{number}", pods=1, gpus=9 + number, queue=queue)
+    c.gang("fits", pods=1, gpus=1, queue="a").gang("second", pods=1, gpus=1, queue="b")
+    plans: list[Any] = []
+    shown: list[Any] = []
+    accepting = Accepting()
+
+    async def live(clock: Any) -> None:
+        cycle = make_cycle(c, DEFAULT, Telemetry(), accepting, clock)
+        cycle.decided.append(plans.append)
+        cycle.shown.append(lambda _snapshot, plan, _decision: shown.append(plan))
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        await asyncio.sleep(60.0)
+        plans.clear()
+        shown.clear()
+        c.gone("small-0")
+        await asyncio.sleep(60.0)
+        task.cancel()
+
+    run_virtual(live)
+    first, second, *_ = plans
+    assert [each.gang.name for each in first.binds] == ["fits"]
+    assert (first.gangs, first.queues, second.binds) == ((), (), ())
+    assert {each.gang.name for each in second.gangs} >= {"second", "b-0"}
+    assert len(shown) == len(plans) - 1
+
+
 def sessions_after(*happens: tuple[float, Callable[[Given], object]]) -> list[float]:
     """When sessions begin after things that happen in a cluster at rest, each so many seconds after the first one."""
     c = Given().nodes(4, gpus=8).group("pair", min_member=2)

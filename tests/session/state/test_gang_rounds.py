@@ -32,12 +32,16 @@ class Rounds:
         """Names of the gangs that it looked at, and whether another one follows."""
         c = self.c
         c.cache.rounds = self.progress.begin_session(self.changes, c.cache.rounds, now=c.now)
+        c.cache.may_end_early = self.progress.may_end_early
         before = c.cache.rounds
         plan = c.when.one_session()
         found = c.decision
         following = self.progress.note_session(
-            self.changes, rounds=found.rounds, stays_until=found.stays_until, now=c.now
-        )
+            self.changes, rounds=found.rounds, stays_until=found.stays_until, now=c.now,
+            ended_early=found.ended_early,
+        )  # fmt: skip
+        if found.ended_early:
+            c.cache.families.show_all_again()
         c.cache.rounds = before if following.rounds is None else following.rounds
         c.now += following.after_s or 0
         told = {status.gang.name for status in plan.gangs if not status.provisional} - {"runs"}

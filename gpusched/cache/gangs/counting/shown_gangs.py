@@ -22,8 +22,14 @@ class ShownGangs:
         self._families: dict[GangKey, tuple[Gang, ...]] = {}
         self._passing: set[GangKey] = set()
         """Keys that were shown though nothing of them waits: they are asked about again."""
+        self._again: set[GangKey] = set()
+        """Keys that passed before and are shown once more."""
         self._gangs: list[Gang] = []
         self._shown: tuple[Gang, ...] = ()
+
+    def show_again(self) -> None:
+        """Show next time what was shown last, too."""
+        self._again = self._passing
 
     def show(
         self,
@@ -40,8 +46,9 @@ class ShownGangs:
             waiting: keys that are shown as long as they are here; they come and go when touched.
             families: gangs by the key under which they are counted.
         """
+        passing = passing | self._again
         asked = passing | self._passing
-        self._passing = passing
+        self._passing, self._again = passing, set()
         now = {
             key: families.get(key, ()) if key in passing or key in waiting else () for key in asked
         }

@@ -33,6 +33,7 @@ def preemption_claimants(
         and session.outcomes.is_admitted(gang)
         and not session.nominations.has_nomination(gang)
         and not session.placements.assigned(gang)
+        and not session.early_end.leaves_out(gang)
         and gang.ready_members + gang.pending >= gang.min_member
         and not first_refusal(session.hooks.ready_checks, gang).refuses
     ]

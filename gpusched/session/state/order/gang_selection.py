@@ -170,6 +170,15 @@ class GangSelection:
         """Whether there are gangs that this session does not look at."""
         return bool(self._backlogs)
 
+    @property
+    def all_known(self) -> bool:
+        """Whether there are such gangs, and none that is looked at of their tenants wants a place for the first time."""
+        return bool(self._backlogs) and not any(
+            key not in each.before.known and asks_for_place(gang)
+            for each in self._backlogs.values()
+            for key, gang in each.chosen.items()
+        )
+
     def left_out(self, of_line: Callable[[GangLine], Iterable[Gang]]) -> Iterator[tuple[Gang, int]]:
         """Gangs that this session does not look at, and how many of their tenant come before, sorted by key.
 

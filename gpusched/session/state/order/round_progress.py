@@ -58,6 +58,9 @@ class RoundProgress:
         self._turn_at = -inf
         """From when on a session looks at gangs that do not press."""
         self._paused = False
+        self._ended_early = False
+        self.may_end_early = False
+        """Whether the session that was begun may end when it has started somebody: something has changed, and the last one did not."""
         self._left: dict[tuple[str, str], tuple[GangKey, ...]] = {}
         """Gangs of each tenant that were left when the session began."""
         self._had_turn: dict[tuple[str, str], set[GangKey]] = {}
@@ -72,6 +75,7 @@ class RoundProgress:
             now: seconds since the epoch.
         """
         changed = changes != self._seen
+        self.may_end_early = changed and not self._ended_early
         quiet = not changed and (self._goes_on or now < self._rests_until)
         if not quiet and not self._goes_on:
             self._turn_at = now + limits.TENANT_ROUND_PAUSE_S
@@ -85,7 +89,13 @@ class RoundProgress:
         )
 
     def note_session(
-        self, changes: int, *, rounds: Rounds, stays_until: float, now: float
+        self,
+        changes: int,
+        *,
+        rounds: Rounds,
+        stays_until: float,
+        now: float,
+        ended_early: bool = False,
     ) -> NextSession:
         """Note a session, and tell what follows it.
 
@@ -94,7 +104,11 @@ class RoundProgress:
             rounds: how far it came with tenants that have too much for one session.
             stays_until: before when the session would decide the same, if nothing changed.
             now: of the session.
+            ended_early: whether it ended when it had started somebody: it counts for no round, and another follows at once.
         """
+        self._ended_early = ended_early
+        if ended_early:
+            return NextSession(rounds=None, after_s=0.0)
         same, settled = changes == self._seen, changes == self._settled
         self._seen = changes
         self._note_turns(rounds, anew=not same)

@@ -1,0 +1,41 @@
+"""The end of a session that has started somebody: everybody else is looked at by the next one.
+
+What is decided of a gang rests on those who had their turn before it. So a gang that starts need not wait until the
+session has looked at those behind it: with a long line that takes several times as long. All that is cut off follows at once, in a
+session that does not end early; a start is a change for which it would be held anyway.
+"""
+
+from __future__ import annotations
+
+from gpusched.api.meta.identity import GangKey
+from gpusched.cache.gangs.gang import Gang
+
+
+class EarlyEnd:
+    """Whether a session has ended early, and who had a turn in it.
+
+    Args:
+        possible: whether the session may end early.
+    """
+
+    def __init__(self, *, possible: bool) -> None:
+        self._possible = possible
+        self._had_turn: set[GangKey] = set()
+        self._started = False
+        self.reached = False
+        """Whether no gang has a turn any more."""
+
+    def note_turn(self, gang: Gang, *, started: bool) -> None:
+        """A gang had its turn; the first one that does not start behind one that did ends the session."""
+        if self._possible:
+            self._had_turn.add(gang.key)
+            self.reached = self._started and not started
+            self._started |= started
+
+    def note_last_turn(self) -> None:
+        """Everybody had a turn: where one of them started, what is left of the session is for the next one, too."""
+        self.reached = self._started
+
+    def leaves_out(self, gang: Gang) -> bool:
+        """Whether the gang is left to the next session."""
+        return self.reached and gang.key not in self._had_turn
