@@ -24,8 +24,11 @@ class Scores(Protocol):
     def of_fitting(self, fit: Bools) -> Ints:
         """Scores of all rows, shape (nodes,); rows that do not fit may have any."""
 
-    def of_alike(self, rows: Sequence[int] | Ints) -> Ints | None:
-        """Scores of some rows, which are those of all rows that are alike; None where they are not."""
+    def are_alike(self) -> bool:
+        """Whether rows that are alike have equal scores."""
+
+    def of_alike(self, rows: Sequence[int] | Ints) -> Ints:
+        """Scores of some rows by what counts alone where those of rows that are alike are equal."""
 
 
 Caps = Callable[[Sequence[int] | slice, Ints], None]
@@ -118,8 +121,12 @@ class ClassFit:
         fits = self._fits
         if fits is None or (self._seen == len(touched) and not turned):
             return
-        rows = sorted({*touched[self._seen :], *turned})
+        new = touched[self._seen :]
         self._seen = len(touched)
+        if len(new) == 1 and not turned and self._gate is None:
+            self._refresh_row(fits, new[0])
+            return
+        rows = sorted({*new, *turned})
         few = max(_FEW, len(fits) // _PART)
         if len(rows) > few or (self._gate is not None and self._gate.row_points() is not None):
             self._fits = self._count_rows(slice(None), self.allowed)
@@ -128,6 +135,17 @@ class ClassFit:
         fits[rows] = self._count_rows(rows, self.allowed[rows])
         if self._unranked is not None:
             self._unranked.update(rows)
+
+    def _refresh_row(self, fits: Ints, row: int) -> None:
+        """The same after one move, as between pods that are placed one by one: in plain ints, which costs less."""
+        if self._caps is not None or self.request.share is not None:
+            fits[[row]] = self._count_rows([row], self.allowed[[row]])
+        elif self.allowed[row] and not self.request.missing and self.request.amounts.size:
+            free = self._node_usage.free_on(row, self.request.columns).tolist()
+            pairs = zip(free, self.request.amounts.tolist(), strict=True)
+            fits[row] = max(0, min([have // ask for have, ask in pairs]))
+        if self._unranked is not None:
+            self._unranked.add(row)
 
     def _changed_gate_rows(self) -> list[int]:
         """Rows on which the gate has changed its mind."""
@@ -147,6 +165,9 @@ class ClassFit:
         """
         if self._unranked is None:
             self._rank = self._rank_rows()
+        elif len(self._unranked) == 1:
+            (row,) = self._unranked
+            self._rank[row] = self._scores.of_rows([row])[0] if self.fits[row] > 0 else _NEVER
         elif self._unranked:
             rows = sorted(self._unranked)
             fits = self.fits[rows] > 0
@@ -191,18 +212,21 @@ class ClassFit:
         if self.request.missing:
             return -1
         left = self._node_usage.alike.with_room(self.request.columns, self.request.amounts)
-        points = self._scores.of_alike(firsts[left])
-        if points is None:
+        if not self._scores.are_alike():
             return None
+        some, points = left.tolist(), self._scores.of_alike(firsts[left]).tolist()
         for _ in range(_GROUPS_TRIED):
-            if not left.size:
+            if not some:
                 return -1
-            best = points == points.max()
-            rows = self.allowed & _in_groups(group, left[best].tolist())
+            best = max(points)
+            rows = self.allowed & _in_groups(
+                group, [each for each, point in zip(some, points, strict=True) if point == best]
+            )
             row = int(rows.argmax())
             if rows[row]:
                 return row
-            left, points = left[~best], points[~best]
+            worse = [each for each in zip(some, points, strict=True) if each[1] != best]
+            some, points = [each for each, _ in worse], [point for _, point in worse]
         return None
 
     def by_rank(self, within: Bools | None = None) -> list[int]:

@@ -49,6 +49,8 @@ def refuse_beyond_quota(session: Session, gangs: Sequence[Gang]) -> None:
 
 def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
     """Whether quotas suffice for every gang beside all the others: then no order matters."""
+    if not gangs or _are_all_sure(session, gangs):
+        return True
     kinds: dict[EquivalenceClass | GangKey, list[Gang]] = {}
     for gang in gangs:
         kinds.setdefault(quota_class_of(session, gang) or gang.key, []).append(gang)
@@ -68,3 +70,11 @@ def _quota_allows_all(session: Session, gangs: Sequence[Gang]) -> bool:
     for path, amounts, count in entries:
         session.queue_accounts.charge_nominated(path, amounts, times=-count)
     return agreed
+
+
+def _are_all_sure(session: Session, gangs: Sequence[Gang]) -> bool:
+    """Whether policies that are asked about all of them at once are sure of each; False says nothing."""
+    checks = session.hooks.joint_checks
+    return None not in checks and all(
+        check is not None and False not in check(gangs) for check in checks
+    )

@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.node.node import Node
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import Ints
 from gpusched.base.classes import frozen
@@ -21,7 +22,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.guard import FOR_ALL, RESTS_ON, Guard
 from gpusched.session.framework.proposal import VictimFilterHook, VictimHook, VictimKeyHook
-from gpusched.session.framework.reasons import Reason
+from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.framework.sort_keys import Excluded, Key
 from gpusched.session.framework.verdict import Verdict, error
 from gpusched.session.framework.view import NodeRows
@@ -35,6 +36,10 @@ VictimsFilter = Callable[[Gang, Sequence[Gang], str], "Sequence[bool] | npt.NDAr
 VictimOrder = Callable[[Gang, Gang, str], Key]
 VictimsOrder = Callable[[Gang, Sequence[Gang], str], Sequence[Key]]
 NodeScore = Callable[[PodClass, NodeRows], Ints | None]
+FilterDetail = Callable[[PodClass, Sequence[Node]], str]
+JointCheck = Callable[[Sequence[Gang]], "Sequence[bool] | npt.NDArray[np.bool_]"]
+Fields = Sequence[str]
+"""Names of fields of a class of pods."""
 SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
 _OF_CLAIMS = frozenset(
@@ -50,10 +55,21 @@ class NodeScoreHook:
 
     Attributes:
         alike: whether nodes that offer and hold the same amounts get the same points from it.
+        only_with: fields of a class of which one must be set for it to be asked; none for all classes.
     """
 
     score: NodeScore
     alike: bool
+    only_with: tuple[str, ...] = ()
+
+    def concerns(self, pod_class: PodClass) -> bool:
+        """Whether it is asked about a class."""
+        return _has_any(pod_class, self.only_with)
+
+
+def _has_any(pod_class: PodClass, fields: tuple[str, ...]) -> bool:
+    """Whether some of these fields of a class are set, or none are named."""
+    return not fields or any(getattr(pod_class, name) for name in fields)
 
 
 class HookCalls:
@@ -141,9 +157,34 @@ class HookCalls:
 
         return self._wrap_hook(hook, sound, failed)
 
-    def _wrap_score(self, score: NodeScore, *, weight: int, alike: bool) -> NodeScoreHook:
+    def _wrap_joint(
+        self, hook: str, check: Callable[[Gang], Verdict], for_all: JointCheck
+    ) -> JointCheck:
+        """The form for many gangs of the check that was wrapped last; of what fails, it is sure of nobody."""
+        plugin, compares = self.plugin, self.guard.compares_lists
+
+        def sound(gangs: Sequence[Gang]) -> Sequence[bool]:
+            answers = _bools(plugin, hook, for_all(gangs), len(gangs))
+            for gang, sure in zip(gangs, answers, strict=True) if compares else ():
+                if sure and check(gang).refuses:
+                    raise PluginFault(
+                        plugin, hook, f"for_all is sure of gang {gang.key}, by itself it is refused"
+                    )
+            return answers
+
+        def unsure(fault: PluginFault, gangs: Sequence[Gang]) -> Sequence[bool]:
+            self.faults.append(str(fault))
+            return [False] * len(gangs)
+
+        named = (plugin, hook, self._part_name(hook, FOR_ALL))
+        return contain_when_called(self.guard, named, sound, unsure)
+
+    def _wrap_score(
+        self, score: NodeScore, *, weight: int, alike: bool, only_with: Fields
+    ) -> NodeScoreHook:
         """A score of nodes; what is no int for each of them is a fault, and no opinion then."""
         plugin, compares = self.plugin, alike and self.guard.compares_lists
+        fields = tuple(only_with)
 
         def rated(pod_class: PodClass, rows: NodeRows) -> Ints | None:
             answer = score(pod_class, rows)
@@ -164,6 +205,9 @@ class HookCalls:
                 return None
             if compares and pod_class.share is None:
                 _hold_alike(plugin, partial(rated, pod_class), rows)
+            if points.any() and not _has_any(pod_class, fields):
+                told = f"only_with {', '.join(fields)}, but rates a class without"
+                raise PluginFault(plugin, "node_score", told)
             # Two ufuncs: np.clip costs ten times as much on the few rows of a placed pod.
             clamped: Ints = np.minimum(np.maximum(points, -SCORE_MAX), SCORE_MAX)
             return clamped * weight if weight != 1 else clamped
@@ -172,7 +216,8 @@ class HookCalls:
             self.faults.append(str(fault))
             return None
 
-        return NodeScoreHook(self._wrap_hook("node_score", weighed, neutral), alike)
+        asked = () if self.guard.compares_lists else fields
+        return NodeScoreHook(self._wrap_hook("node_score", weighed, neutral), alike, asked)
 
     def _wrap_victim_filter(
         self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None, *, alike: bool
@@ -182,12 +227,7 @@ class HookCalls:
 
         def sound(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
             assert for_all is not None
-            mask = np.asarray(for_all(claimant, victims, action))
-            if mask.shape != (len(victims),) or mask.dtype != np.bool_:
-                found = f"{mask.dtype} of shape {mask.shape}"
-                raise PluginFault(plugin, hook, f"for_all: {found}, not {len(victims)} bools")
-            answers: list[bool] = mask.tolist()
-            return answers
+            return _bools(plugin, hook, for_all(claimant, victims, action), len(victims))
 
         def of_one(claimant: Gang, victim: Gang, action: str) -> bool:
             return not allows(claimant, victim, action).refuses
@@ -323,6 +363,16 @@ def contain_when_called(
     return call
 
 
+def _bools(plugin: str, hook: str, answers: object, count: int) -> list[bool]:
+    """What a form for many answered, if it is a bool for each."""
+    mask = np.asarray(answers)
+    if mask.shape != (count,) or mask.dtype != np.bool_:
+        found = f"{mask.dtype} of shape {mask.shape}"
+        raise PluginFault(plugin, hook, f"for_all: {found}, not {count} bools")
+    checked: list[bool] = mask.tolist()
+    return checked
+
+
 def fields_of(pod_class: PodClass, fields: tuple[str, ...]) -> Any:
     """Some fields of a class and no others: whoever reads more than was declared fails."""
     return SimpleNamespace(**{name: getattr(pod_class, name) for name in fields})
@@ -348,3 +398,15 @@ def _hold_alike(plugin: str, rated: Callable[[NodeRows], Ints | None], rows: Nod
     if pair is not None:
         names = " and ".join(node.name for node in pair)
         raise PluginFault(plugin, "node_score", f"alike, but rates {names} unlike, which are equal")
+
+
+def text_of(plugin: str, detail: FilterDetail) -> FilterDetail:
+    """The callable, whose answer is a text or a fault of the plugin; one line of it, cut."""
+
+    def sound(pod_class: PodClass, nodes: Sequence[Node]) -> str:
+        answer = detail(pod_class, nodes)
+        if not isinstance(answer, str):
+            raise PluginFault(plugin, "node_filter", f"detail answered {type(answer).__name__}")
+        return shorten(answer)
+
+    return sound

@@ -46,7 +46,10 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.guard import DependsOn, Guard
 from gpusched.session.framework.hook_calls import (
     NO_EVICTION,
+    Fields,
+    FilterDetail,
     HookCalls,
+    JointCheck,
     NodeScore,
     NodeScoreHook,
     VictimFilter,
@@ -55,6 +58,7 @@ from gpusched.session.framework.hook_calls import (
     VictimsOrder,
     contain_when_called,
     fields_of,
+    text_of,
 )
 from gpusched.session.framework.inter_pod_rules import (
     Concerns,
@@ -72,7 +76,6 @@ from gpusched.session.framework.proposal import (
     VictimFilterHook,
     VictimKeyHook,
 )
-from gpusched.session.framework.reasons import shorten
 from gpusched.session.framework.sort_keys import Key, SortKeyHook
 from gpusched.session.framework.verdict import ALLOW, Verdict
 
@@ -117,7 +120,6 @@ QueueTurn = Callable[[QueueNode, Gang], Key]
 GangOrder = Callable[[Gang], Key]
 PodOrder = Callable[[Pod], Key]
 NodeFilter = Callable[[PodClass, Sequence[Node]], "Sequence[bool] | npt.NDArray[np.bool_] | None"]
-FilterDetail = Callable[[PodClass, Sequence[Node]], str]
 Check = Callable[[Gang], Verdict]
 GrowthCheck = Callable[[Gang, Resources], Verdict]
 LimitsOf = Callable[[Gang, str, Sequence[str]], EvictionLimits | None]
@@ -175,6 +177,8 @@ class Hooks(HookCalls):
         self.quota_checks: list[Check] = []
         self.ready_checks: list[Check] = []
         self.reserve_checks: list[Check] = []
+        self.joint_checks: list[JointCheck | None] = []
+        """Forms of these for many gangs at once; None for one that has no such form."""
         self.reclaim_checks: list[Check] = []
         self.growth_checks: list[GrowthCheck] = []
         self.victim_filters: list[VictimFilterHook] = []
@@ -282,12 +286,8 @@ class Hooks(HookCalls):
             return mask.astype(np.bool_, copy=False)
 
         wrapped = self._wrap_hook("node_filter", sound, refuse_all)
-        told = detail and contain_when_called(
-            self.guard,
-            (plugin, "node_filter", f"{number} detail"),
-            _text_of(plugin, detail),
-            self._detail_untold,
-        )
+        named, untold = (plugin, "node_filter", f"{number} detail"), self._detail_untold
+        told = detail and contain_when_called(self.guard, named, text_of(plugin, detail), untold)
         self.filters.append(Filter(self.plugin, reason, wrapped, detail=told, reads=fields))
 
     def _detail_untold(
@@ -297,14 +297,16 @@ class Hooks(HookCalls):
         self.faults.append(str(fault))
         return ""
 
-    def node_score(self, score: NodeScore, *, weight: int = 1, alike: bool = False) -> None:
+    def node_score(
+        self, score: NodeScore, *, weight: int = 1, alike: bool = False, only_with: Fields = ()
+    ) -> None:
         """Which nodes are better for a class: larger is better, ``weight`` times as much.
 
-        None from ``score`` means no opinion on any node, and costs nothing. ``alike``: nodes that
-        offer and hold the same amounts get the same points, so that one of them is asked about;
-        for classes that ask for a share of a GPU each is.
+        None from ``score`` means no opinion on any node, and costs nothing. ``alike``: nodes that offer and hold
+        the same amounts get the same points, so that one of them is asked about; for classes that ask for a share
+        of a GPU each is. ``only_with``: fields of a class: where none of them is set it has no opinion.
         """
-        self.scores.append(self._wrap_score(score, weight=weight, alike=alike))
+        self.scores.append(self._wrap_score(score, weight=weight, alike=alike, only_with=only_with))
 
     def pair_filter(
         self,
@@ -357,13 +359,19 @@ class Hooks(HookCalls):
         self.ready_checks.append(limited_to_concerned_gangs(self, judged, concerns))
 
     # -- eviction ----------------------------------------------------------------------------
-    def reserve_check(self, check: Check) -> None:
+    def reserve_check(self, check: Check, *, for_all: JointCheck | None = None) -> None:
         """May room that is still to be freed be nominated for the gang's minimum?
 
         The same question as ``quota_check``, but on what its queues will hold once every pod
         that is leaving has left: ``view.staying`` in place of ``view.allocated``.
+
+        Args:
+            check: asked about one gang.
+            for_all: asked about many that are to start: of which of them ``check`` is sure to allow the minimum,
+                whichever of the others are charged before. What it is not sure of is asked gang by gang.
         """
         self.reserve_checks.append(self._wrap_check("reserve_check", check, _RETRIED))
+        self.joint_checks.append(for_all and self._wrap_joint("reserve_check", check, for_all))
 
     def reclaim_check(self, check: Check) -> None:
         """May the gang reclaim from other queues at all? Called once, before victims are sought.
@@ -586,15 +594,3 @@ def limited_to_concerned_gangs(
         return ALLOW
 
     return concerned
-
-
-def _text_of(plugin: str, detail: FilterDetail) -> FilterDetail:
-    """The callable, whose answer is a text or a fault of the plugin; one line of it, cut."""
-
-    def sound(pod_class: PodClass, nodes: Sequence[Node]) -> str:
-        answer = detail(pod_class, nodes)
-        if not isinstance(answer, str):
-            raise PluginFault(plugin, "node_filter", f"detail answered {type(answer).__name__}")
-        return shorten(answer)
-
-    return sound

@@ -64,11 +64,7 @@ class NodeOrder:
         # Preferences weigh as much beside each strategy.
         unit = STEP if self.args.strategy == "fragmentation" else AFFINITY_POINTS
 
-        def preference(
-            pod: PodClass, rows: NodeRows
-        ) -> np.ndarray[tuple[int], np.dtype[np.int64]] | None:
-            if not pod.preferred:
-                return None
+        def preference(pod: PodClass, rows: NodeRows) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
             points = np.zeros(len(rows), dtype=np.int64)
             for weight, term in pod.preferred:
                 for index, node in enumerate(rows.nodes()):
@@ -80,7 +76,7 @@ class NodeOrder:
             hooks.node_score(_score_fragmentation(view, self.args.look_ahead))
         else:
             hooks.node_score(partial(_score_fullness, sign=sign), alike=True)
-        hooks.node_score(preference)
+        hooks.node_score(preference, only_with=("preferred",))
 
 
 def _score_fullness(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
@@ -108,9 +104,12 @@ def _score_few(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
         amounts = zip(
             rows.allocatable(resource).tolist(), rows.used(resource).tolist(), strict=True
         )
-        for index, (allocatable, used) in enumerate(amounts):
-            offered = max(allocatable, 1)
-            points[index] += weight * sign * (min(used + asked, offered) * FULL // offered)
+        for index, (offered, used) in enumerate(amounts):
+            after = used + asked
+            full = (
+                after * FULL // offered if after < offered else FULL
+            )  # as of the least of the two
+            points[index] += weight * sign * full
         weights += weight
     return np.array([each // max(1, weights) for each in points], dtype=np.int64)
 

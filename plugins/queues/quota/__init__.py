@@ -41,6 +41,8 @@ ROOT = "root"
 TOLD_MAX = 4
 """Node pools named in one sentence."""
 Held = Callable[[str], Resources]
+Caps = tuple[tuple[str, int], ...]
+"""Resources, of node pools too, and how much a queue may have of each."""
 
 
 @attrs.frozen(kw_only=True)
@@ -87,18 +89,20 @@ class Quota:
         def guarantees() -> Guarantees:
             return Guarantees(view)
 
+        caps = cache(partial(_caps_on_path, view))
+
         def check(gang: Gang, held: Held) -> Verdict:
             asked = view.minimum(gang)
-            verdict = _check_capability(gang, asked, view, held)
-            if not verdict.refuses:
+            verdict = _check_capability(gang, asked, caps(gang.queue), view, held)
+            if verdict is ALLOW:
                 verdict = pools().room(gang, held)
-            if not verdict.refuses:
+            if verdict is ALLOW:
                 verdict = check_user_limits(gang, view, held)
-            if not verdict.refuses:
+            if verdict is ALLOW:
                 verdict = check_budgets(gang, view)
-            if not verdict.refuses and self.args.non_preemptible_within_deserved:
+            if verdict is ALLOW and self.args.non_preemptible_within_deserved:
                 verdict = _check_not_preemptible(gang, asked, view)
-            if not verdict.refuses:
+            if verdict is ALLOW:
                 verdict = guarantees().keep(gang, asked, held)
             return verdict
 
@@ -125,7 +129,10 @@ class Quota:
 
         hooks.eviction_limits(limits)
         hooks.quota_check(lambda gang: check(gang, view.allocated))
-        hooks.reserve_check(lambda gang: check(gang, view.staying))
+        hooks.reserve_check(
+            lambda gang: check(gang, view.staying),
+            for_all=lambda gangs: _sure_of_each(gangs, caps, pools(), guarantees(), view),
+        )
         _state_monotone(hooks, view)
         hooks.stop_check(
             lambda gang: check_drained(gang, view), queues=lambda node: drains_by_budget(node, view)
@@ -141,14 +148,29 @@ def _state_monotone(hooks: Hooks, view: View) -> None:
         hooks.monotone_claims()
 
 
-def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> Verdict:
+def _caps_on_path(view: View, queue: str) -> list[tuple[QueueNode, Caps]]:
+    """Those of a queue and the queues above it that have a capability, with it."""
+    caps = [
+        (node, (*node.queue.capability.items, *node.queue.pool_capability.items))
+        for node in _queues_on_path(queue, view)
+    ]
+    return [each for each in caps if each[1]]
+
+
+def _check_capability(
+    gang: Gang,
+    asked: Resources,
+    caps: Sequence[tuple[QueueNode, Caps]],
+    view: View,
+    held: Held,
+) -> Verdict:
     divided = _check_divided(gang, asked, view)
     if divided.refuses:
         return divided
-    for node in _queues_on_path(gang, view):
+    for node, limits in caps:
         name = node.queue.name
         holds: Resources | None = None
-        for resource, cap in (*node.queue.capability.items, *node.queue.pool_capability.items):
+        for resource, cap in limits:
             need = asked.get(resource)
             if not need:
                 continue
@@ -180,10 +202,42 @@ def _check_capability(gang: Gang, asked: Resources, view: View, held: Held) -> V
     return ALLOW
 
 
+def _sure_of_each(
+    gangs: Sequence[Gang],
+    caps: Callable[[str], Sequence[tuple[QueueNode, Caps]]],
+    pools: NodePoolCaps,
+    guarantees: Guarantees,
+    view: View,
+) -> list[bool]:
+    """Of which gangs it is sure that their queues may take them beside all others: their capabilities take the sums."""
+    if pools.some or guarantees.some or view.budgets:
+        return [False] * len(gangs)
+    sums: dict[str, dict[str, int]] = {}
+    for gang in gangs:
+        for node, _ in caps(gang.queue):
+            asked = sums.setdefault(node.queue.name, {})
+            for resource, amount in view.minimum(gang).items:
+                asked[resource] = asked.get(resource, 0) + amount
+    over: dict[str, bool] = {}
+
+    def is_over(queue: str) -> bool:
+        known = over.get(queue)
+        if known is None:
+            known = over[queue] = any(
+                view.staying(node.queue.name).plus(node.elsewhere).get(resource) + need > cap
+                for node, limits in caps(queue)
+                for resource, cap in limits
+                if (need := sums[node.queue.name].get(resource))
+            )
+        return known
+
+    return [not (gang.is_lasting or gang.accounts or is_over(gang.queue)) for gang in gangs]
+
+
 def _over_capability(gang: Gang, view: View) -> Iterator[tuple[str, str, int]]:
     """Queues, resources, and how much must leave there so that the minimum is within the caps."""
     asked = view.minimum(gang)
-    for node in _queues_on_path(gang, view):
+    for node in _queues_on_path(gang.queue, view):
         held = view.staying(node.queue.name).plus(node.elsewhere)
         for resource, cap in node.queue.capability.items:
             need = asked.get(resource)
@@ -196,7 +250,7 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
     """A loan to a gang that cannot be evicted would never come back."""
     if not gang.is_lasting:
         return ALLOW
-    for node in _queues_on_path(gang, view):
+    for node in _queues_on_path(gang.queue, view):
         fixed: Resources | None = None
         for resource, deserved, here in _deserved_limits(node):
             need = asked.get(resource)
@@ -235,7 +289,7 @@ def _check_divided(gang: Gang, asked: Resources, view: View) -> Verdict:
     """The same where shards divide it, before all else: who has too little left of it is granted nothing else."""
     if not gang.is_lasting:
         return ALLOW
-    divided = any(node.lasting_here is not None for node in _queues_on_path(gang, view))
+    divided = any(node.lasting_here is not None for node in _queues_on_path(gang.queue, view))
     return _check_not_preemptible(gang, asked, view) if divided else ALLOW
 
 
@@ -288,6 +342,11 @@ class NodePoolCaps:
         self._rows: dict[str, npt.NDArray[np.bool_]] = {}
         self._rules: dict[tuple[tuple[str, ...], str], PairRule | None] = {}
 
+    @property
+    def some(self) -> bool:
+        """Whether there are any."""
+        return bool(self._resources)
+
     def concern(self, pod_class: PodClass) -> bool:
         """Whether pods of the class take of anything that is capped in some pool."""
         return bool(self._resources) and any(
@@ -329,6 +388,8 @@ class NodePoolCaps:
         Asked before it is placed, so that one which waits for its queue is not taken for one
         that more nodes would help.
         """
+        if not self.some:
+            return ALLOW
         pod_set = gang.pod_sets[0] if len(gang.pod_sets) == 1 else None
         node = self._view.queue(gang.queue)
         if pod_set is None or node is None or not self.concern(pod_set.pod_class):
@@ -406,6 +467,11 @@ class Guarantees:
             for resource, amount in node.guarantee.items:
                 if amount and not node.error:
                     self._names.setdefault(resource, set()).update(node.path)
+
+    @property
+    def some(self) -> bool:
+        """Whether there are any."""
+        return bool(self._names)
 
     def keep(self, gang: Gang, asked: Resources, held: Held) -> Verdict:
         """Whether the gang leaves enough for every guarantee of another queue."""
@@ -498,8 +564,8 @@ class Guarantees:
         return total, owner
 
 
-def _queues_on_path(gang: Gang, view: View) -> list[QueueNode]:
-    """The gang's queue and those above it."""
-    leaf = view.queue(gang.queue)
+def _queues_on_path(queue: str, view: View) -> list[QueueNode]:
+    """A queue and those above it."""
+    leaf = view.queue(queue)
     nodes = [view.queue(name) for name in (leaf.path if leaf else ())]
     return [node for node in nodes if node is not None]

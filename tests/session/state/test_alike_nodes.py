@@ -101,7 +101,7 @@ def test_plans_are_those_of_nodes_looked_at_one_by_one(seed, monkeypatch):
     assert grouped.binds
 
 
-def rating(asked: list[int], rate: Any) -> Any:
+def rating(asked: list[int], rate: Any, only_with: tuple[str, ...] = ()) -> Any:
     """A policy whose score says that it is alike, and notes how many nodes it is asked about."""
 
     @attrs.frozen
@@ -114,7 +114,7 @@ def rating(asked: list[int], rate: Any) -> Any:
                 asked.append(len(rows))
                 return rate(rows)
 
-            hooks.node_score(score, alike=True)
+            hooks.node_score(score, alike=True, only_with=only_with)
 
     return Rating()
 
@@ -145,3 +145,24 @@ def test_a_score_that_is_not_alike_fails_where_it_is_tried(rate, told):
     faults = " ".join(c.then.faults())
     assert told in faults
     assert bool(faults) == bool(told)
+
+
+def test_a_score_is_asked_about_classes_with_its_fields():
+    """Given pods of which one has what a score looks at, then it is asked about that one."""
+    asked: list[int] = []
+    c = Given(policy=load_policy(DEFAULT))
+    rates = rating(asked, lambda rows: rows.used("nvidia.com/gpu"), ("node_selector",))
+    c.policy = attrs.evolve(c.policy, tiers=((rates,), *c.policy.tiers))
+    c.queue("q").nodes(NODES, gpus=8, labels={"kind": "a"}).pod("plain", gpus=1, queue="q")
+    c.when.one_session()
+    assert asked == []
+    c.pod("chooses", gpus=1, queue="q", node_selector={"kind": "a"}).when.one_session()
+    assert asked == [1]
+
+
+def test_a_score_of_other_classes_fails_where_it_is_tried():
+    """Given a score that rates what it is said to have no opinion on, then trials for authors find it."""
+    c = cluster_under(rating([], lambda rows: rows.used("nvidia.com/gpu") + 1, ("node_selector",)))
+    c.queue("q").nodes(4, gpus=8).gang("g", pods=1, gpus=1, queue="q")
+    c.when.one_session()
+    assert "only_with node_selector, but rates a class without" in " ".join(c.then.faults())

@@ -33,14 +33,29 @@ class ClassScores:
         self._pod_class = pod_class
         # Amounts of a node do not say how its GPUs are shared.
         grouped = pod_class.share is None
-        self._alike = [each for each in hooks if each.alike and grouped]
-        self._each = [each for each in hooks if not (each.alike and grouped)]
+        asked = [each for each in hooks if each.concerns(pod_class)]
+        self._alike = [each for each in asked if each.alike and grouped]
+        self._each = [each for each in asked if not (each.alike and grouped)]
+        self._by_amounts: dict[bytes, Ints] = {}
+        """Scores of nodes by what they offer and hold, where nothing else counts."""
         self._known: tuple[int, Ints | None] | None = None
         """What hooks that look at each node say of all, and how much had happened then."""
 
     def of_rows(self, rows: Sequence[int]) -> Ints:
         """Scores of these rows, int64, larger is better."""
+        if len(rows) == 1 and not self._each and self._alike:
+            return self._of_row(rows[0])
         return self._points_of([*self._alike, *self._each], NodeRows(self._node_usage, rows))
+
+    def _of_row(self, row: int) -> Ints:
+        """The same of one row where nodes that are alike are equally good: equal pods fill equal nodes in equal steps."""
+        usage = self._node_usage
+        key = usage.nodes.allocatable[row].tobytes() + usage.used[row].tobytes()
+        known = self._by_amounts.get(key)
+        if known is None:
+            points = self._points_of(self._alike, NodeRows(usage, [row]))
+            known = self._by_amounts[key] = points
+        return known
 
     def of_fitting(self, fit: Bools) -> Ints:
         """Scores of all rows, int64, shape (nodes,); rows that do not fit may have any."""
@@ -56,14 +71,18 @@ class ClassScores:
         others = self._of_each()
         return points[group] if others is None else points[group] + others
 
-    def of_alike(self, rows: Sequence[int] | Ints) -> Ints | None:
-        """Scores of some rows, which are those of all rows that are alike; None where they are not."""
-        if not self._alike or self._of_each() is not None:
-            return None
+    def are_alike(self) -> bool:
+        """Whether rows that are alike have equal scores: all hooks say so, or have no opinion."""
+        return bool(self._alike) and self._of_each() is None
+
+    def of_alike(self, rows: Sequence[int] | Ints) -> Ints:
+        """Scores of some rows where those of rows that are alike are equal."""
         return self._points_of(self._alike, NodeRows(self._node_usage, rows))
 
     def _of_each(self) -> Ints | None:
         """What hooks say that look at each node, of all nodes; None where they have no opinion."""
+        if not self._each:
+            return None
         now = len(self._node_usage.touched_rows)
         if self._known is None or self._known[0] != now:
             rows = NodeRows(self._node_usage, None)
