@@ -130,6 +130,7 @@ class NodeUsage:
         """Rows on which now and later may differ."""
         self._back: dict[int, Ints] = {}
         self._ranges: dict[tuple[int, str], int] = {}
+        self._all_slots: dict[int, int] = {}
         self._gpu_parts: dict[str, FreeGpuParts] = {}
         self._shared = {row: SharedGpus(slots) for row, slots in nodes.shared.items()}
         self._parts: dict[GpuShare, Ints] = {}
@@ -409,10 +410,13 @@ class NodeUsage:
 
     def slots_on(self, row: int) -> int:
         """Bitmask of all slots of a row, of whatever kind."""
-        gpus = gpu_resources()
-        return _free_slot_numbers(
-            self.nodes.nodes[row].allocatable, (gpus.names, gpus.slice_prefixes)
-        )
+        known = self._all_slots.get(row)
+        if known is None:
+            gpus = gpu_resources()
+            known = self._all_slots[row] = _free_slot_numbers(
+                self.nodes.nodes[row].allocatable, (gpus.names, gpus.slice_prefixes)
+            )
+        return known
 
     def free_parts(self, row: int, slots: int) -> list[int]:
         """Free thousandths of each of some slots of a row, by number."""

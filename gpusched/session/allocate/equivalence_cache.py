@@ -39,6 +39,8 @@ class EquivalenceCache:
 
     def refusal_of(self, gang: Gang) -> Unschedulable | None:
         """Why a gang like this one was refused since the last move; None when none was."""
+        if not self._known:
+            return None
         session, last, state = self._session, self._last, self._cache_state()
         if (
             last is not None
@@ -47,7 +49,7 @@ class EquivalenceCache:
             and not session.nominations.has_nomination(gang)
         ):
             return last[2]
-        kind = equivalence_class_of(session, gang) if self._known else None
+        kind = equivalence_class_of(session, gang)
         if kind is None:
             return None
         closed = session.windows.class_key(gang)

@@ -128,8 +128,10 @@ class _ServedQueue:
         self._session = session
         self._path = path
         self._state = session.queue_accounts.state_key()
-        first = [above.ordered[0] for above in path[:-1]]
-        self._above = tuple((child.name, key[1] if key[0] == 0 else None) for key, child in first)
+        following = path[-1].own_next
+        assert following is not None, "a queue is served while it has a gang"
+        self._keyed = following
+        """The gang with which the queues have their keys; where they wait alone these are not renewed for each."""
         self._alone = all(len(above.ordered) == 1 for above in path[:-1])
 
     def take_gang(self) -> Gang:
@@ -142,16 +144,29 @@ class _ServedQueue:
         """The turn of the gang that ``take_gang`` gave, until ``served_next``; None of another gang."""
         own, served = self._path[-1].last_served
         return (
-            WaitingTurn(gang.key, _first_turn(gang), self._above, own) if served is gang else None
+            WaitingTurn(gang.key, _first_turn(gang), self._keys_above(gang), own)
+            if served is gang
+            else None
         )
 
+    def _keys_above(self, gang: Gang) -> tuple[tuple[str, Any], ...]:
+        """Names of the queues on the path, and their keys with a gang of which it is the turn."""
+        session, keyed = self._session, self._keyed
+        if keyed is not gang and not session.order_keys.queues_stay(keyed, gang, self._state):
+            self._keyed, self._state = gang, session.queue_accounts.state_key()
+            for above in self._path[:-1]:
+                _, child = above.ordered[0]
+                above.ordered[0] = (child.sort_key(session, gang), child)
+        first = [above.ordered[0] for above in self._path[:-1]]
+        return tuple((child.name, key[1] if key and key[0] == 0 else None) for key, child in first)
+
     def served_next(self) -> _ServedQueue | None:
-        """The queue that is served after the gang that ``take_gang`` gave; None when nobody is left."""
+        """The queue that is served after the gang that ``take_gang`` gave; None when nobody is left.
+
+        Where no other queue waits beside one on its path, no keys are asked for: nothing is to be compared.
+        """
         here, session = self._path[-1], self._session
-        following = here.own_next if self._alone else None
-        if following is not None and session.order_keys.queues_stay(
-            here.last_served[1], following, self._state
-        ):
+        if self._alone and here.own_next is not None and session.order_keys.queues_are_alike:
             return self
         for above in reversed(self._path[:-1]):
             above.update_first_child(session)

@@ -393,6 +393,11 @@ class Reservations:
         )
 
     # -- respecting reservations ----------------------------------------------------------------
+    @property
+    def bind_others(self) -> bool:
+        """Whether any room is kept that others might not take."""
+        return bool(self.reserved_gangs or self._strict)
+
     def find_conflict(
         self, gang: Gang, statement: Statement
     ) -> ReservedGang | StrictFifoHead | None:
@@ -402,7 +407,7 @@ class Reservations:
             gang: that is to start now.
             statement: with places for the gang, and the evictions that free them.
         """
-        if not self.reserved_gangs and not self._strict:
+        if not self.bind_others:
             return None
         places = statement.assignments
         taken = self._forecast.sum_by_row(places)

@@ -52,15 +52,13 @@ def takes_gpus(pod_class: PodClass) -> bool:
 def chooses_gpu_types(session: Session, gang: Gang) -> bool:
     """Whether types of GPUs make a difference for a gang."""
     request = gang.terms.gpu_types
-    if not any(takes_gpus(pod_set.pod_class) for pod_set in gang.pod_sets):
-        return False
-    if request.speeds:
-        return True
-    if not session.gpu_types.has_several_types:
-        return False
-    return bool(request.same_type) or (
-        request.same_type is None and session.hooks.topology.one_gpu_type
-    )
+    if not request.speeds:
+        same = request.same_type
+        if not session.gpu_types.has_several_types:
+            return False
+        if not (session.hooks.topology.one_gpu_type if same is None else same):
+            return False
+    return any(takes_gpus(pod_set.pod_class) for pod_set in gang.pod_sets)
 
 
 def gpu_type_options(session: Session, gang: Gang) -> tuple[GpuTypeOption, ...] | GpuTypeRefusal:

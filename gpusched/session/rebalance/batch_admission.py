@@ -222,6 +222,11 @@ class BatchAdmission:
         if self._on and not promised and has_places and self._may_move(gang):
             self._movable.append(gang)
 
+    def note_movable(self, gang: Gang) -> None:
+        """A gang that may move was given its minimum."""
+        if self._on:
+            self._movable.append(gang)
+
     def start(self, gang: Gang, refusal: Unschedulable) -> bool:
         """Try to start a gang that was refused in its turn; whether it got its places.
 

@@ -15,6 +15,7 @@ from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.framework.reasons import Reason, nodes_text, pods_text, truncate_message
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.rebalance.batch_admission import BatchAdmission
+from gpusched.session.start.lone_pods import LonePods
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
@@ -40,6 +41,7 @@ class GangStarts:
     def __init__(self, session: Session, *, moves_others: bool = True) -> None:
         self._session = session
         self._refusals = EquivalenceCache(session)
+        self._lone = LonePods(session)
         self._batch = BatchAdmission(session) if moves_others else None
         self.lost_nominations: list[Gang] = []
 
@@ -52,6 +54,10 @@ class GangStarts:
             refuse_and_reserve(session, gang, known)
             return False
         session.work_budget.spend_units(limits.WORK_GANG + limits.WORK_CLASS * len(gang.pod_sets))
+        if self._lone.start(gang):
+            if self._batch is not None:
+                self._batch.note_movable(gang)
+            return True
         nominated = session.nominations.has_nomination(gang)
         refusal, variants = self._place_gang(gang, nominated=nominated)
         if refusal is None or (self._batch is not None and self._batch.start(gang, refusal)):

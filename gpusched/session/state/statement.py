@@ -122,12 +122,14 @@ class Statement:
         self.terms: tuple[Term, ...] = ()
         """Values and bounds of what its places were compared by; empty when nothing was."""
         self._moves: list[Operation] = []
+        self._took_back = False
+        """Whether a nomination was ever taken back."""
         self._open = True
 
     @property
     def assignments(self) -> tuple[Assignment, ...]:
         """Assignments so far, in the order in which they were made."""
-        return tuple(move for move in self._moves if isinstance(move, Assignment))
+        return tuple([move for move in self._moves if isinstance(move, Assignment)])
 
     @property
     def evictions(self) -> tuple[EvictOperation, ...]:
@@ -142,6 +144,8 @@ class Statement:
     @property
     def unnominated(self) -> tuple[Assignment, ...]:
         """Nominations taken back so far, in the order in which that was done."""
+        if not self._took_back:
+            return ()
         return tuple(
             move.assignment for move in self._moves if isinstance(move, UnnominateOperation)
         )
@@ -168,7 +172,7 @@ class Statement:
         self._must_be_open()
         node_usage = self._node_usage
         free = node_usage.free_on(row, request.columns)
-        if (free < request.amounts).any():
+        if True in (free < request.amounts).tolist():  # a call of any costs three times as much
             raise InvariantBroken(f"pod {pod.key} does not fit {node_usage.nodes.nodes[row].name}")
         if pod.pod_class.claims:
             self._devices().take_devices(pod, row, nominated=node_usage.later)
@@ -245,6 +249,7 @@ class Statement:
         self._accounts.charge_nominated(path, place.pod.pod_class.charged, times=-1)
         if lasting:
             self._accounts.charge_not_preemptible(path, place.pod.pod_class.charged, times=-1)
+        self._took_back = True
         self._moves.append(UnnominateOperation(place, tuple(path), lasting))
 
     def unassign(self, place: Assignment) -> None:

@@ -21,7 +21,8 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
         if gang.expected_count:
             continue  # their room is held for them; see ``job_suspend_changes``
         moved = [_pod_bind(session, gang, place, nodes[place.row]) for place in places]
-        moved.sort(key=lambda bind: (bind.key, bind.uid))
+        if len(moved) > 1:
+            moved.sort(key=lambda bind: (bind.key, bind.uid))
         binds.append(
             GangBind(
                 gang=gang.key,

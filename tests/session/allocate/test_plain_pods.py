@@ -8,6 +8,7 @@ import pytest
 
 from gpusched.api.pod.pod import GangAnnotations
 from gpusched.session.allocate import gang_placement
+from gpusched.session.start.lone_pods import LonePods
 from gpusched.testing.given import Given
 
 
@@ -48,6 +49,7 @@ def test_places_and_reasons_are_the_same(seed, monkeypatch):
         asked.append(is_plain(session, gang))
         return asked[-1]
 
+    monkeypatch.setattr(LonePods, "start", lambda *_about: False)
     monkeypatch.setattr(gang_placement, "is_plain_pod", counted)
     quick = decided(seed)
     assert sum(asked) > 5

@@ -102,6 +102,11 @@ class KeptRefusals:
         session.work_budget.spend_units(kept.units)
         return kept.refusal
 
+    def tells(self, session: Session, gang: Gang) -> bool:
+        """Whether anything is kept of gangs like this one, whether or not it still holds."""
+        key = _class_key(session, gang) if self._by_class else None
+        return key is not None and key in self._by_class
+
     def keep(self, session: Session, gang: Gang, refusal: Unschedulable, *, units: int) -> None:
         """Keep why a gang was refused just now, if that follows from the room on nodes.
 

@@ -88,6 +88,10 @@ class Nominations:
         """Whether room is nominated for the gang, by an earlier session or by this one."""
         return gang.key in self._nominated
 
+    def holds_room_for(self, gang: Gang) -> bool:
+        """Whether room is held for the gang, as it is nominated or moves."""
+        return gang.key in self._nominated or gang.key in self._moved
+
     def nominated_places(self, gang: Gang) -> tuple[Assignment, ...]:
         """Places nominated for the gang's pods; none without a nomination."""
         return self._nominated.get(gang.key, ())

@@ -59,14 +59,17 @@ class PlacementEffects:
 
     def charge_placed(self, gang: Gang, places: Sequence[Assignment], *, times: int = 1) -> None:
         """Charge the gang's queues with places that its pods are bound to; -1 takes them off."""
-        counts: dict[str, tuple[PodClass, int]] = {}
-        for place in places:
-            digest = place.pod.pod_class.digest
-            known = counts.get(digest)
-            counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
         path = self.queue_path(gang)
-        for pod_class, count in counts.values():
-            self._accounts.charge_placed(path, pod_class.charged, times=count * times)
+        if len(places) == 1:
+            self._accounts.charge_placed(path, places[0].pod.pod_class.charged, times=times)
+        else:
+            counts: dict[str, tuple[PodClass, int]] = {}
+            for place in places:
+                digest = place.pod.pod_class.digest
+                known = counts.get(digest)
+                counts[digest] = (place.pod.pod_class, known[1] + 1 if known else 1)
+            for pod_class, count in counts.values():
+                self._accounts.charge_placed(path, pod_class.charged, times=count * times)
         self._charge_not_preemptible(gang, places, times=times)
 
     def charge_nominated(self, gang: Gang, places: Sequence[Assignment]) -> None:

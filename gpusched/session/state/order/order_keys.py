@@ -70,7 +70,8 @@ class OrderKeys:
         return None if None in told else tuple(told)
 
     @cached_property
-    def _queue_keys_are_shared(self) -> bool:
+    def queues_are_alike(self) -> bool:
+        """Whether queues have equal keys with equal gangs."""
         return all(order.alike for order in self._hooks.queue_orders)
 
     def gang_key(self, gang: Gang) -> Any:
@@ -120,14 +121,14 @@ class OrderKeys:
             kind is not None
             and kind is self._kinds.class_of(other)
             and not self._failed
-            and self._queue_keys_are_shared
+            and self.queues_are_alike
             and state == self._accounts.state_key()
         )
 
     def queue_key(self, node: QueueNode, gang: Gang) -> Any:
         """Key of a queue among its siblings, given its next gang; None to leave it out."""
         orders = self._hooks.queue_orders
-        kind = self._kinds.class_of(gang) if self._queue_keys_are_shared else None
+        kind = self._kinds.class_of(gang) if self.queues_are_alike else None
         item = (node.queue.name, gang.key if kind is None else kind)
         state = self._accounts.state_key()
         if self._failed and self._failed.get((node.queue.name, gang.key)) == state:

@@ -1,0 +1,68 @@
+"""Starts of gangs of one pod that wishes for nothing, by a way on which nothing else is looked at.
+
+Most gangs of a burst are like that. Of what may be in the way of a start little can concern them, and most of that
+is the same for all of them as long as nobody else is placed. What is decided here is what the long way decides;
+where anything might be in the way, and where no node takes the pod, nothing is: then the long way says why.
+"""
+
+from __future__ import annotations
+
+from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.pod_by_pod import is_plain_pod
+from gpusched.session.allocate.refusals.kept_refusals import KeptRefusals
+from gpusched.session.backfill.earliest_start import has_published_start
+from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.gpu_types.options import chooses_gpu_types
+from gpusched.session.state.session import Session
+
+
+class LonePods:
+    """See the module.
+
+    Args:
+        session: in which they are started.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        # Orders of members may be at fault even with one of them.
+        self._possible = not session.snapshot.reservations and not session.hooks.pod_orders
+        self._kept = session.cache.kept.get_or_make(KeptRefusals, KeptRefusals)
+
+    def start(self, gang: Gang) -> bool:
+        """Give the pod its place; False where the long way must say whether it gets one."""
+        session = self._session
+        if not (self._possible and self._is_alone(gang) and self._is_free(gang)):
+            return False
+        if first_refusal(session.hooks.quota_checks, gang).refuses:
+            return False
+        pod = gang.pod_sets[0].pods[0]
+        info = session.class_infos.class_info(pod.pod_class)
+        row = info.class_fit.best_row()
+        if row < 0:
+            return False
+        statement = session.statement()
+        statement.assign(pod, row, info.request)
+        session.placements.commit(gang, statement)
+        return True
+
+    def _is_alone(self, gang: Gang) -> bool:
+        """Whether a gang is one pod that exists and asks for amounts of any one node, whatever its GPUs are."""
+        session = self._session
+        if gang.expected_count or not is_plain_pod(session, gang):
+            return False
+        pod_class = gang.pod_sets[0].pod_class
+        if pod_class.share is not None or pod_class.unsupported:
+            return False
+        return not pod_class.gpu or not chooses_gpu_types(session, gang)
+
+    def _is_free(self, gang: Gang) -> bool:
+        """Whether nothing that is promised, reserved or known concerns a gang."""
+        session = self._session
+        if session.nominations.holds_room_for(gang) or session.node_usage.later:
+            return False
+        reservations = session_reservations(session)
+        if reservations is not None and (reservations.bind_others or has_published_start(gang)):
+            return False
+        return not session.class_infos.is_confined and not self._kept.tells(session, gang)
