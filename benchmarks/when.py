@@ -40,6 +40,8 @@ RUNS: Final = 5
 NOW_MAX_S: Final = 1.0
 PROMISES: Final = 200
 PROMISES_IN_SITUATIONS: Final = 100
+PROMISES_IN_SHARDS: Final = 16
+"""Each takes half a minute: daemons of shards look at their board once a second."""
 KEPT_MIN: Final = 95
 
 
@@ -74,13 +76,26 @@ def measure_promises() -> list[Figure]:
     return [
         _promises_kept("", range(PROMISES), lambda _seed: ()),
         _promises_kept(" in situations", range(PROMISES_IN_SITUATIONS), situations_of),
-    ]
+        *(
+            _promises_kept(
+                f" in two shards that {idle}", range(PROMISES_IN_SHARDS), lambda _seed: (),
+                shards=(idle, idle),
+            )
+            for idle in ("keep", "lend")
+        ),
+    ]  # fmt: skip
 
 
-def _promises_kept(where: str, seeds: range, situations: Callable[[int], Sequence[str]]) -> Figure:
+def _promises_kept(
+    where: str,
+    seeds: range,
+    situations: Callable[[int], Sequence[str]],
+    *,
+    shards: Sequence[str] = (),
+) -> Figure:
     kept, asked = Counter[str](), Counter[str]()
     for seed in seeds:
-        promise = keep_promise(seed, situations(seed))
+        promise = keep_promise(seed, situations(seed), shards=shards)
         kind = "never" if promise.promised.never else str(promise.promised.start.kind)
         asked[kind] += 1
         kept[kind] += not promise.fault

@@ -57,7 +57,7 @@ def start_answer(decision: Decision, gang: GangKey) -> StartAnswer:
             nodes = _counted_nodes(each.node for each in bind.binds)
             return StartAnswer(kind=StartKind.NOW, nodes=nodes)
     status = next((each for each in plan.gangs if each.gang == gang), None)
-    reason, message = _pending_reason(status)
+    reason, message = pending_reason(status)
     for made in plan.preemptions:
         if made.gang == gang and (made.stops or made.nominations):
             return StartAnswer(
@@ -103,7 +103,8 @@ def _starts_job(plan: Plan, gang: GangKey) -> bool:
     )
 
 
-def _pending_reason(status: GangStatus | None) -> tuple[str, str]:
+def pending_reason(status: GangStatus | None) -> tuple[str, str]:
+    """Reason and message of a gang that waits; empty where nothing is said of it."""
     if status is None:
         return "", ""
     why = status.pending_reason or status.scheduled

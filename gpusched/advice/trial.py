@@ -47,6 +47,7 @@ from gpusched.session.state.order.work_budget import STRICT_FIFO
 from gpusched.session.state.policy import Action, Policy, action_capabilities
 from gpusched.session.state.session import Session
 from gpusched.session.state.session_cache import SessionCache
+from gpusched.shards.board import Board
 
 _WORK: Final = 1_000_000_000
 """Units of work of one trial: every gang is looked at, as several sessions of a daemon would do."""
@@ -207,13 +208,23 @@ class TrialCluster:
         config: of the daemon whose decisions are wanted.
         now: the moment of the trial, seconds since the Unix epoch.
         clock: times plugins, no decision depends on it.
+        board: of the daemons of shards; None where there is none, or nobody may read it.
 
     Raises:
         ConfigError: the configuration names a plugin or action that is not installed.
     """
 
-    def __init__(self, objects: Iterable[Obj], config: Config, *, now: float, clock: Clock) -> None:
+    def __init__(
+        self,
+        objects: Iterable[Obj],
+        config: Config,
+        *,
+        now: float,
+        clock: Clock,
+        board: Board | None = None,
+    ) -> None:
         self.config = config
+        self.board = board
         self.now = now
         self.cache = Cache(config.scheduler_names)
         self.cache.rows.use_catalogue(config.layouts or load_shipped_layouts())

@@ -72,11 +72,8 @@ def follow_plays(
     options: AppOptions,
     view: Callable[[], ServedView | None],
 ) -> StartPlayer | None:
-    """Have gangs told the starts that are played beside the sessions of a term; None where nothing plays them.
-
-    Of one shard none is played: who starts where in the others is theirs to say.
-    """
-    if options.config.shards or (options.play_starts is None and options.view is None):
+    """Have gangs told the starts that are played beside the sessions of a term; None where nothing plays them."""
+    if options.play_starts is None and options.view is None:
         return None
 
     async def play_in_view() -> PlayedStarts:

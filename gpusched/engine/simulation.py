@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
+import attrs
+
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.classes import frozen
@@ -40,6 +42,7 @@ from gpusched.pluginhost.registry import load_policy
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangBind, Plan
 from gpusched.session.state.policy import Policy
+from gpusched.shards.board import Board
 from gpusched.shards.part import ShardPart
 
 _TOLD_MAX = 100
@@ -168,9 +171,12 @@ class SimulationCase:
         until_started: a gang with whose start the run ends; None for no such gang.
         sessions_max: sessions after which it ends; None for no bound.
         placed: called with the seconds that have passed and each gang that gets places.
-        decided: called with the decision of each session, before its plan is carried out.
+        decided: called with the decision of each session, before its plan is carried out; in shards with the plan as
+            the daemon of the shard tells it.
         enough: asked after each session with the number of sessions so far; the run ends when it says so.
         plays_shards: whether each shard of the configuration has a daemon of its own; else one decides about all nodes.
+        board: of the daemons whose cluster it is, with the shards of gangs and of nodes that are lent; None where it is
+            not known.
     """
 
     name: str
@@ -191,6 +197,7 @@ class SimulationCase:
     decided: Callable[[Decision], None] | None = None
     enough: Callable[[int], bool] | None = None
     plays_shards: bool = False
+    board: Board | None = None
 
 
 def run_simulation(case: SimulationCase) -> RunRecord:
@@ -243,9 +250,11 @@ class Simulation:
         if shards:
             self._exchange = BoardExchange(
                 config, self._schedulers, self.world.agenda, lambda: self.world.now,
-                epoch=case.epoch,
+                epoch=case.epoch, known=case.board,
             )  # fmt: skip
         self.sessions = 0
+        self.sessions_that_act = 0
+        """Those after which something was to be done."""
         self.started_at: float | None = None
         """When the gang of ``until_started`` had its minimum, seconds since the beginning."""
         self._deciding = self._schedulers[0]
@@ -344,6 +353,7 @@ class Simulation:
         )
         if moved:
             self._moved_at = world.now
+            self.sessions_that_act += 1
         if self.case.told is not None and self.sessions % _TOLD_EVERY == 0:
             self.case.told(world.now, len(world.lives.jobs))
 
@@ -353,11 +363,14 @@ class Simulation:
         if isinstance(part, ShardPart):
             plan = part.without_needless_claims(scheduler.snapshot, plan)
         self.sessions += 1
-        if self.case.decided is not None:
-            self.case.decided(decision)
+        tell = self.case.decided
+        if tell is not None and not isinstance(part, ShardPart):
+            tell(decision)
         self._carry.start(plan, cache, scheduler.snapshot.queues.path)
         if isinstance(part, ShardPart):
             plan = part.tell_shards(plan)
+            if tell is not None:
+                tell(attrs.evolve(decision, plan=plan))
         self._carry.carry_out(plan, cache)
         if self._exchange is not None and isinstance(part, ShardPart):
             self._exchange.note_session(part, scheduler.snapshot, plan, decision)

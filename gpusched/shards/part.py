@@ -51,6 +51,7 @@ from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
 from gpusched.shards.lending import NodeLending, idle_nodes
 from gpusched.shards.nodes import ShardNodes
 from gpusched.shards.queue_parts import QueueParts, foreign_parts
+from gpusched.shards.vain_asks import VainAsks, free_of
 
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
@@ -120,6 +121,7 @@ class ShardPart(ClusterPart):
     _told: set[str] = attrs.Factory(set)
     """Reservations whose status is told here."""
     _short_of_room: set[GangKey] = attrs.Factory(set)
+    _vain_asks: VainAsks = attrs.Factory(VainAsks)
     _too_large: set[GangKey] = attrs.Factory(set)
     _lacking: list[Gang] = attrs.Factory(list)
     _since: dict[GangKey, float] = attrs.Factory(dict)
@@ -335,12 +337,11 @@ class ShardPart(ClusterPart):
         started = {each.gang for each in plan.binds} - self._ungranted
         waiting = [gang for gang in snapshot.gangs if gang.pod_sets and gang.key not in started]
         self._note_reasons(waiting, plan)
-        self._grants.note_needs(
-            waiting, self._gangs_that_ask(waiting), self.held, self.shard_of_gang, self.board
-        )
-        self.counted = self.held
         binds = [each for each in plan.binds if each.gang in started]
         self._note_entries(snapshot, waiting, requests_of_starts(snapshot.gangs, binds))
+        asking = self._gangs_that_ask(waiting, snapshot.now)
+        self._grants.note_needs(waiting, asking, self.held, self.shard_of_gang, self.board)
+        self.counted = self.held
         self._pass_on(waiting, plan, snapshot.now)
         self._lend_nodes(snapshot, plan, promised)
 
@@ -354,27 +355,26 @@ class ShardPart(ClusterPart):
             else:
                 self._blocked.discard(status.gang)
         self._blocked |= self._ungranted
-        self._short_of_room &= known
-        self._short_of_room |= {
-            status.gang for status in plan.gangs if status.scheduled.reason in LACKS_ROOM
-        }
-        self._short_of_room -= {
-            status.gang for status in plan.gangs if status.scheduled.reason not in LACKS_ROOM
-        }
+        lacks = {status.gang: status.scheduled.reason in LACKS_ROOM for status in plan.gangs}
+        before = self._short_of_room
+        self._short_of_room = {gang for gang in known if lacks.get(gang, gang in before)}
 
-    def _gangs_that_ask(self, waiting: list[Gang]) -> dict[GangKey, bool]:
+    def _gangs_that_ask(self, waiting: list[Gang], now: float) -> dict[GangKey, bool]:
         """Gangs that wait for what these shards may not use, and whether nodes that no pool limits are full."""
-        found = {
-            gang.key: gang.key in self._short_of_room
-            for gang in waiting
-            if gang.key in self._blocked
-        }
+        free = {shard: free_of(entry) for shard, entry in self._entries.items()}
+        found: dict[GangKey, bool] = {}
+        in_vain = []
         for gang in waiting:
-            shard = self.shard_of_gang(gang.key)
-            if gang.key in self._short_of_room and self._grants.lacks_pool(
-                gang, shard, self._boards
-            ):
+            shard, short = self.shard_of_gang(gang.key), gang.key in self._short_of_room
+            there = free.get(shard, {})
+            if short and self._grants.lacks_pool(gang, shard, self._boards):
                 found[gang.key] = True  # in node pools it is told as a lack of room
+            elif gang.key not in self._blocked:
+                in_vain += [(gang.key, there)] if short else []
+            elif not self._vain_asks.is_silent(gang.key, there, now):
+                found[gang.key] = short
+        self._vain_asks.note(in_vain, now)
+        self._vain_asks.forget_others({gang.key for gang in waiting})
         return found
 
     def _note_entries(

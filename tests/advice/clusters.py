@@ -88,13 +88,13 @@ def _pod(group, number, gpus, *, on, selector, run_for):
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec, "status": status}
 
 
-def trial_of(*objects, now=NOW):
+def trial_of(*objects, now=NOW, config=DEFAULT):
     """The cluster of these objects, lists of them among them, with namespace ``team``."""
     space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team"}}
     flat = [space]
     for each in objects:
         flat += each if isinstance(each, list) else [each]
-    return TrialCluster(flat, DEFAULT, now=now, clock=StoppedClock())
+    return TrialCluster(flat, config, now=now, clock=StoppedClock())
 
 
 def in_namespace(obj, namespace="team"):

@@ -12,7 +12,7 @@ from gpusched.api.affinity.selector import Requirement, Selector
 from gpusched.cli.inspect.ask.advice_text import what_would_help
 from gpusched.config.model import DEFAULT, ShardConfig
 from gpusched.io.serve.answers.advice_writer import advice_note
-from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, AdviceView
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, AdviceView, shards_played
 from gpusched.view.over_time.submission_view import SubmissionVariantsView, SubmissionView
 from tests.advice.clusters import budget, gang, node, priority, queue, trial_of
 
@@ -152,7 +152,7 @@ async def test_variants_are_answered_side_by_side_and_options_that_mean_nothing_
 
 
 async def test_answers_about_a_cluster_in_shards_say_what_they_leave_out():
-    """Given a configuration with shards, then advice, when and the annotation say that shards are left out."""
+    """Given a configuration with shards, then advice and the annotation say that they are left out, and when that they are played."""
     shards = tuple(
         ShardConfig(name, Selector((Requirement("hall", "In", (name,)),))) for name in "ab"
     )
@@ -162,8 +162,10 @@ async def test_answers_about_a_cluster_in_shards_say_what_they_leave_out():
     assert SHARDS_LEFT_OUT in advice_note(told)
     assert [*what_would_help(msgspec.convert(told, AdviceView))][-1] == SHARDS_LEFT_OUT
     asked = {"ask": "when", "manifests": POD % "", "kind": ""}
-    assert SHARDS_LEFT_OUT in (await ask(copy, **asked))["answer"]["remarks"]
-    assert SHARDS_LEFT_OUT not in json.dumps([await ask(busy()), await ask(busy(), **asked)])
+    assert shards_played("ab") in (await ask(copy, **asked))["answer"]["remarks"]
+    told = json.dumps([await ask(busy()), await ask(busy(), **asked)])
+    assert SHARDS_LEFT_OUT not in told
+    assert "shard" not in told
 
 
 async def test_what_is_no_question_and_what_does_not_wait_is_refused_in_one_sentence():

@@ -223,6 +223,22 @@ def test_a_capability_is_exceeded_at_no_moment() -> None:
     assert most == 8000
 
 
+def test_gangs_that_lack_room_do_not_pass_what_is_granted_to_and_fro() -> None:
+    """Given a queue that may hold 24 GPUs, and in each shard of 16 gangs that need 24, then nothing starts, and no daemon follows the other at every look."""
+    objects = cluster()
+    for obj in objects:
+        if obj["kind"] == "Queue" and obj["metadata"]["name"] == "a":
+            obj["spec"]["capability"] = {"nvidia.com/gpu": "24"}
+    jobs = [job(f"j{number}", number, 30, 24) for number in range(6)]
+
+    # when an hour is played
+    record = play(jobs, objects, in_racks(0, 1), until=3600.0)
+
+    # then both held a session in seven seconds, where it was five a second
+    assert not any(each.started for each in record.jobs)
+    assert record.counters["sessions"] < 1200
+
+
 def test_who_is_too_large_for_every_shard_never_starts_and_is_told_so() -> None:
     # given a job of three nodes, and shards of two that lend none
     record = play([job("large", 1, 60, 24)], cluster(), in_racks(0, 1))

@@ -31,7 +31,7 @@ from gpusched.io.history.played_starts import played_starts_answer
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.text import one_line
 from gpusched.session.status.foreign_names import hide_names_of
-from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, shards_played
 from gpusched.view.over_time.submission_view import ONLY_GIVEN_LIMITS, with_remark
 
 _NICE: Final = 10
@@ -198,7 +198,9 @@ def _answer_when(trial: TrialCluster, question: WhenQuestion) -> dict[str, Any]:
     except UsageError as error:
         raise AnswerRefused(400, "BadRequest", str(error).replace("--", "")) from error
     answer = with_remark(answer, ONLY_GIVEN_LIMITS, present=True)
-    answer = with_remark(answer, SHARDS_LEFT_OUT, present=bool(trial.config.shards))
+    shards = trial.config.shards
+    remark = shards_played(each.name for each in shards)
+    answer = with_remark(answer, remark, present=bool(shards))
     told: dict[str, Any] = msgspec.to_builtins(answer)
     return told
 

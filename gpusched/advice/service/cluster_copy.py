@@ -9,6 +9,7 @@ from gpusched.base.clock import Clock
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT, Config
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.leader.shard_board import find_board
 from gpusched.io.recordings.snapshot_reader import take_snapshot
 
 
@@ -56,8 +57,9 @@ class ClusterCopy:
         api = await ApiClient.connect(self._kubeconfig, clock=self._clock)
         try:
             recording = await take_snapshot(api, now=self._clock.now())
+            board = await find_board(api, config.leader_election) if config.shards else None
         finally:
             await api.close()
         objects = (json.loads(line) for lines in recording.lines.values() for line in lines)
         taken_at = recording.header.taken_at
-        return TrialCluster(objects, config, now=taken_at, clock=self._clock)
+        return TrialCluster(objects, config, now=taken_at, clock=self._clock, board=board)

@@ -11,7 +11,7 @@ import gc
 from collections.abc import Callable
 from typing import Final
 
-from gpusched.advice.submission.forward import objects_that_end
+from gpusched.advice.submission.forward import is_cut, objects_that_end
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.engine.simulation import Simulation, SimulationCase
@@ -19,8 +19,6 @@ from gpusched.io.history.played_starts import PlayedStarts
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangBind
 
-SESSIONS_MAX: Final = 300
-"""Sessions of one play; who has not started by then is told what the session tells."""
 _UNTIL_S: Final = 7 * 86_400.0
 
 
@@ -49,10 +47,11 @@ def _play_line(trial: TrialCluster, is_late: Callable[[], bool]) -> PlayedStarts
         objects=objects,
         until=_UNTIL_S,
         epoch=trial.now,
-        sessions_max=SESSIONS_MAX,
         placed=watch.take,
         decided=watch.note_jobs,
-        enough=lambda _sessions: not watch.left or is_late(),
+        enough=lambda _sessions: is_cut(watch.simulation) or not watch.left or is_late(),
+        plays_shards=True,
+        board=trial.board,
     )
     watch.simulation = Simulation(case)
     watch.simulation.run()

@@ -16,7 +16,6 @@ from gpusched.advice.start_answer import StartAnswer, StartKind, start_answer
 from gpusched.advice.submission.admission import admit_workloads
 from gpusched.advice.submission.expansion import RefusedDocument, expand_documents, kinds_with_pods
 from gpusched.advice.submission.forward import (
-    SESSIONS_MAX,
     TOGETHER_S,
     PlayedLine,
     PlayedStart,
@@ -254,6 +253,7 @@ class _SubmissionTrial:
         self._trial = trial
         self._workloads = workloads
         self._snapshot = trial.take_snapshot()
+        self._in_shards = bool(trial.config.shards)
         self._advised = 0
         self.starts: list[FoundStart] = []
         """Starts that were found, with the gangs' nodes."""
@@ -270,7 +270,7 @@ class _SubmissionTrial:
             for number, gangs in lone.items()
         }
         keys = {each.key: each for gangs in whole for each in gangs}
-        if any(not _is_settled(each) for each in (*first, *by_workload.values())):
+        if any(not self._is_settled(each) for each in (*first, *by_workload.values())):
             played = play_forward(
                 self._trial,
                 self._workloads,
@@ -367,14 +367,26 @@ class _SubmissionTrial:
             never=latest.message if latest.reason in _NEVER and not latest.starts else "",
         )
 
+    def _is_settled(self, gang: SubmittedGang) -> bool:
+        """Whether one decision says all about its start: it has places, or they are made free, or it never starts.
+
+        In shards none but the last is of one decision: a gang begins in one of them and may be passed on.
+        """
+        starts = gang.start.starts and bool(gang.shares) and not self._in_shards
+        return bool(gang.never) or starts
+
     def _with_played_start(
         self, gang: SubmittedGang, played: PlayedStart, line: PlayedLine
     ) -> SubmittedGang:
         """The gang with the time and the nodes that it got when the line was played forward."""
-        if _is_settled(gang):
+        if self._is_settled(gang):
             return gang
+        if self._in_shards:
+            reason, message = played.waits
+            waits = StartAnswer(kind=StartKind.UNKNOWN, reason=reason, message=message)
+            gang = attrs.evolve(gang, start=waits, starting=0, shares=(), domains=())
         if played.at is None:
-            if gang.start.at > line.until and line.sessions >= SESSIONS_MAX:
+            if gang.start.at > line.until and line.cut:
                 return gang  # what is reserved for it lies behind what was played
             unknown = attrs.evolve(gang.start, kind=StartKind.UNKNOWN, at=0.0)
             return attrs.evolve(gang, start=unknown, known_by=_not_started_text(line))
@@ -467,11 +479,6 @@ def _shares_of_binds(binds: Iterable[PodBind]) -> tuple[NodeShare, ...]:
         pods[bind.node] = pods.get(bind.node, 0) + 1
         slots[bind.node] = slots.get(bind.node, 0) | bind.slots | bind.device_slots
     return tuple(NodeShare(name, pods[name], format_slots(slots[name])) for name in sorted(pods))
-
-
-def _is_settled(gang: SubmittedGang) -> bool:
-    """Whether one decision says all about its start: it has places, or they are made free, or it never starts."""
-    return bool(gang.never) or (gang.start.starts and bool(gang.shares))
 
 
 def _played_text(line: PlayedLine) -> str:

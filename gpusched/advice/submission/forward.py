@@ -12,6 +12,7 @@ from typing import Final
 
 import attrs
 
+from gpusched.advice.start_answer import pending_reason
 from gpusched.advice.submission.workload_pods import ExpandedWorkload, controller_uid
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.duration import format_duration
@@ -29,6 +30,8 @@ from gpusched.session.state.plan import GangBind, PodBind
 
 SESSIONS_MAX: Final = 300
 """Sessions that are played for one submission."""
+SHARD_SESSIONS_MAX: Final = 3_000
+"""The same where daemons of shards are played, which look again every minute; of those that do something it is as before."""
 TOGETHER_S: Final = 2.0
 """What starts so soon after the first of it, when its Job has its pods, starts together with it."""
 _UNTIL_S: Final = 60 * 86_400.0
@@ -44,12 +47,14 @@ class PlayedStart:
         binds: of its pods, each with the seconds from now until it came.
         at: seconds from now until it had so many; None while it has not.
         evicted: gangs that lost members for it.
+        waits: reason and message, as they were told last while it waited; empty until then.
     """
 
     wanted: int
     binds: list[tuple[float, PodBind]] = attrs.field(factory=list)
     at: float | None = None
     evicted: set[GangKey] = attrs.field(factory=set)
+    waits: tuple[str, str] = ("", "")
 
     def take(self, now: float, bind: GangBind) -> None:
         """Places that it got."""
@@ -71,6 +76,7 @@ class PlayedLine:
         gangs: by key, those that start as a whole.
         workloads: by number, those whose pods start by themselves.
         sessions: that were played.
+        cut: whether they were as many as are played at most.
         until: the moment up to which was played, seconds since the Unix epoch.
         late: pods that should have ended before, and were taken to end within a minute.
         learned: running pods that announce nothing, and were taken to run as long as others did.
@@ -79,6 +85,7 @@ class PlayedLine:
     gangs: dict[GangKey, PlayedStart]
     workloads: dict[int, PlayedStart]
     sessions: int
+    cut: bool
     until: float
     late: int
     learned: int
@@ -110,8 +117,10 @@ def play_forward(
         until=_UNTIL_S,
         epoch=trial.now,
         placed=watch.take,
-        decided=watch.note_evictions,
+        decided=watch.note_decision,
         enough=watch.is_complete,
+        plays_shards=True,
+        board=trial.board,
     )
     simulation = Simulation(case)
     watch.simulation = simulation
@@ -120,10 +129,18 @@ def play_forward(
         watch.gangs,
         watch.workloads,
         simulation.sessions,
+        is_cut(simulation),
         simulation.world.wall,
         start.late,
         start.guessed,
     )
+
+
+def is_cut(simulation: Simulation) -> bool:
+    """Whether as many sessions were played as are for one answer."""
+    if not simulation.case.config.shards:
+        return simulation.sessions >= SESSIONS_MAX
+    return simulation.sessions_that_act >= SESSIONS_MAX or simulation.sessions >= SHARD_SESSIONS_MAX
 
 
 class _StartWatch:
@@ -157,20 +174,28 @@ class _StartWatch:
         if start is not None:
             start.take(now, bind)
 
-    def note_evictions(self, decision: Decision) -> None:
-        """Who is evicted for what was submitted, until it has started."""
+    def note_decision(self, decision: Decision) -> None:
+        """Who is evicted for what was submitted, and why it waits, until it has started."""
         for made in decision.plan.preemptions:
-            start = self.gangs.get(made.gang)
-            if start is None:
-                pod = ObjectKey(made.gang.namespace, made.gang.name)
-                start = self.workloads.get(self._by_pod.get(pod, -1))
-            if start is not None and start.at is None:
+            start = self._unstarted(made.gang)
+            if start is not None:
                 start.evicted |= {stop.gang for stop in made.stops}
+        for status in decision.plan.gangs:
+            start = self._unstarted(status.gang)
+            if start is not None:
+                start.waits = pending_reason(status)
 
-    def is_complete(self, sessions: int) -> bool:
+    def _unstarted(self, gang: GangKey) -> PlayedStart | None:
+        start = self.gangs.get(gang)
+        if start is None:
+            pod = ObjectKey(gang.namespace, gang.name)
+            start = self.workloads.get(self._by_pod.get(pod, -1))
+        return start if start is not None and start.at is None else None
+
+    def is_complete(self, _sessions: int) -> bool:
         """Whether all have started, or it was looked far enough ahead."""
         starts = (*self.gangs.values(), *self.workloads.values())
-        return sessions >= SESSIONS_MAX or all(each.at is not None for each in starts)
+        return is_cut(self.simulation) or all(each.at is not None for each in starts)
 
 
 def objects_that_end(

@@ -26,6 +26,7 @@ from gpusched.io.client.connection_choice import ConnectionChoice, chosen_namesp
 from gpusched.io.client.credentials import choose_credentials
 from gpusched.io.client.kubeconfig_library import kubeconfig_library
 from gpusched.io.client.missing_rights import explain_denied
+from gpusched.io.leader.shard_board import find_board
 
 T = TypeVar("T")
 Json: TypeAlias = dict[str, Any]
@@ -154,18 +155,6 @@ async def served_versions(api: ApiClient, kinds: Iterable[ForeignKind]) -> dict[
     return found
 
 
-async def is_in_shards(api: ApiClient, election: LeaderElectionConfig) -> bool:
-    """Whether several daemons divide the cluster, as far as this user may read that."""
-    answer = await api.request("GET", board_path(election), timeout_s=limits.REQUEST_TIMEOUT_S)
-    return answer.ok
-
-
-def board_path(election: LeaderElectionConfig) -> str:
-    """Where the board of the shards is."""
-    name = f"{election.lease_name}-shards"
-    return f"/api/v1/namespaces/{election.lease_namespace}/configmaps/{name}"
-
-
 async def leader_text(api: ApiClient, election: LeaderElectionConfig, *, now: float) -> str:
     """Whether a daemon leads, by its Lease; empty where this user may not read that.
 
@@ -181,7 +170,7 @@ async def leader_text(api: ApiClient, election: LeaderElectionConfig, *, now: fl
     except Denied:
         return ""
     holder = str(value_at(lease, "spec", "holderIdentity") or "")
-    if not holder and await is_in_shards(api, election):
+    if not holder and await find_board(api, election) is not None:
         return "daemons decide about their shards: gpusched get shards lists them"
     if not holder:
         return f"no daemon leads: Lease {name} has no holder"

@@ -70,7 +70,8 @@ def advise_mig(arguments: argparse.Namespace) -> int:
             f"gpuResources of the configuration gives {gpu.name} no slicePrefix: nothing tells "
             "which resources are its partitions"
         )
-    cluster, in_shards = read_file(arguments)
+    read = read_file(arguments)
+    cluster = read.file
     with gpu_resources_in_force(config.gpu_resources):
         start = start_from_snapshot(cluster)
         demand = read_demand(start.objects, layouts, gpu, config.scheduler_names)
@@ -80,7 +81,7 @@ def advise_mig(arguments: argparse.Namespace) -> int:
     else:
         for line in _lines(advice, gpu, span_s):
             print(line)
-    for remark in (*((SHARDS_LEFT_OUT,) if in_shards else ()), *start.remarks):
+    for remark in (*((SHARDS_LEFT_OUT,) if read.in_shards else ()), *start.remarks):
         print(f"note: {remark}", file=sys.stderr)
     return 0
 

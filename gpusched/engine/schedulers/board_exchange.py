@@ -14,6 +14,7 @@ import msgspec
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.gang_membership import gang_key_of
+from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
 from gpusched.engine.schedulers.scheduler import SimulatedScheduler
@@ -82,6 +83,7 @@ class BoardExchange:
         agenda: of the simulated cluster.
         now: the time in seconds since the beginning.
         epoch: wall time at second 0.
+        known: the board of the daemons, of which grants, and the shards of gangs and of lent nodes, are taken over.
     """
 
     def __init__(
@@ -92,6 +94,7 @@ class BoardExchange:
         now: Callable[[], float],
         *,
         epoch: float,
+        known: Board | None = None,
     ) -> None:
         layout = ShardLayout.from_config(config)
         self._agenda, self._now, self._epoch = agenda, now, epoch
@@ -101,16 +104,30 @@ class BoardExchange:
         )
         entries = {each.part.first: each.part.claim(each.part.first) for each in self.members}
         self._board = Board(layout=layout.digest, shards=entries)
+        self._known = known
         for member in self.members:
             member.part.read(self._board)
             member.part.nodes.end_rests(epoch)
 
     def follow_places(self) -> None:
-        """Put gangs that have places into the shards where most of their pods are, and lend the other nodes of theirs.
-
-        That is how daemons would have come to it, whatever their board says.
-        """
+        """Let daemons begin as those that were there before: by what they said of gangs and nodes, else by where gangs are."""
         part, cache = self.members[0].part, self.members[0].scheduler.cache
+        if self._known is not None and self._known.layout == part.layout.digest:
+            self._board = msgspec.structs.replace(
+                self._board,
+                owners=self._known.owners,
+                nodes=self._known.nodes,
+                grants=self._known.grants,
+            )
+        else:
+            self._follow_pods(part, cache)
+        self._take_effect()
+        if cache.ledger.node_names():
+            self._count_all()
+            self._take_effect()
+
+    def _follow_pods(self, part: ShardPart, cache: Cache) -> None:
+        """Put gangs that have places into the shards where most of their pods are, and lend the other nodes of theirs."""
         homes: dict[str, Counter[str]] = {}
         on_node: dict[str, set[str]] = {}
         for pod in cache.pods.values():
@@ -135,9 +152,21 @@ class BoardExchange:
                 digits: shard for digits, shard in sorted(owners.items()) if shard != first(digits)
             },
         )
+
+    def _take_effect(self) -> None:
         for member in self.members:
             member.part.read(self._board)
             member.part.take_effect(member.scheduler.cache)
+
+    def _count_all(self) -> None:
+        """Let the board have what all of them count, as that of daemons which were there before has it."""
+        for member in self.members:
+            snapshot = member.scheduler.cache.take_snapshot(self._wall)
+            member.part.note_snapshot(snapshot)
+            member.part.note_decisions(snapshot, Plan(revision=snapshot.revision))
+            self._board = member.part.proposal(self._wall)
+            for each in self.members:
+                each.part.read(self._board)
 
     def note_session(
         self, part: ShardPart, snapshot: Snapshot, told: Plan, decision: Decision

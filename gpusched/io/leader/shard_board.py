@@ -7,9 +7,31 @@ from typing import Any
 
 from gpusched.base import limits
 from gpusched.base.errors import ApiError, Conflict
+from gpusched.config.model import LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
-from gpusched.shards.board import KEY, Board, decode_board, encode_board
+from gpusched.shards.board import KEY, Board, BoardUnreadable, decode_board, encode_board
+
+
+def board_path(election: LeaderElectionConfig) -> str:
+    """Where the board of the shards is."""
+    name = f"{election.lease_name}-shards"
+    return f"/api/v1/namespaces/{election.lease_namespace}/configmaps/{name}"
+
+
+async def find_board(api: ApiClient, election: LeaderElectionConfig) -> Board | None:
+    """The board, for who only reads it; None where there is none, or this user may not read it.
+
+    One of a later format, or a damaged one, is an empty board here.
+    """
+    answer = await api.request("GET", board_path(election), timeout_s=limits.REQUEST_TIMEOUT_S)
+    if not answer.ok:
+        return None
+    found = json.loads(answer.body)
+    try:
+        return decode_board(str((found.get("data") or {}).get(KEY) or ""))
+    except BoardUnreadable:
+        return Board()
 
 
 class BoardStore:

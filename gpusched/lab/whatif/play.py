@@ -14,6 +14,7 @@ from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.engine.timed_changes import TimedChange
 from gpusched.engine.world import SimulatedDelays
 from gpusched.lab.whatif.arrivals import LoadJob, load_arrivals
+from gpusched.shards.board import Board
 
 UNCHANGED: Final = "as it is"
 CHANGED: Final = "changed"
@@ -45,6 +46,7 @@ class PlayInput:
         epoch: that moment, seconds since the Unix epoch.
         until: seconds that are played.
         step_s: seconds for which changes are gathered before they are decided about; 0 for as the daemon does.
+        board: of the daemons of shards; None where it is not known.
     """
 
     objects: Sequence[Obj]
@@ -52,6 +54,7 @@ class PlayInput:
     until: float
     pace: SimulatedDelays
     step_s: float = 0.0
+    board: Board | None = None
 
 
 def play_cluster(
@@ -71,6 +74,7 @@ def play_cluster(
                 name=cluster.name,
                 config=cluster.config,
                 plays_shards=True,
+                board=given.board,
                 objects=given.objects,
                 arrivals=load_arrivals(cluster.load, scheduler=min(cluster.config.scheduler_names)),
                 changes=cluster.changes,

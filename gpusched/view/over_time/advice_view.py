@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from gpusched.view.model import ViewPart
@@ -11,6 +11,14 @@ SHARDS_LEFT_OUT: Final = (
     "the cluster is in shards, and this answer is as if one daemon decided about all nodes: a gang for which "
     "no shard alone has room may be told to start, and waits"
 )
+
+
+def shards_played(shards: Iterable[str]) -> str:
+    """How the answer about a start was found where the configuration names shards."""
+    return (
+        f"a daemon for each shard ({', '.join(shards)}) is played; what would be better is searched as if one daemon "
+        "decided about all nodes"
+    )
 
 
 class NamedGang(ViewPart, frozen=True, kw_only=True, omit_defaults=True):

@@ -22,10 +22,12 @@ from gpusched.advice.submission.manifests import read_manifests
 from gpusched.advice.trial import TrialCluster
 from gpusched.api.meta.identity import format_time
 from gpusched.base.clock import LoopClock
-from gpusched.config.model import DEFAULT
+from gpusched.config.load import load_file
+from gpusched.config.model import DEFAULT, Config
 from gpusched.engine.schedulers.scheduler import StoppedClock
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.credentials import ApiAccess, GivenCredentials
+from gpusched.io.leader.shard_board import find_board
 from gpusched.io.recordings.snapshot_reader import take_snapshot
 from gpusched.lab.virtual_time.client_sessions import sessions_to
 from gpusched.lab.virtual_time.connections import MemoryNetwork
@@ -38,6 +40,9 @@ SOON_S: Final = 20.0
 TOLERANCE_S: Final = 60.0
 """Of a start that is expected: pods take a moment to come, to start and to go."""
 _WATCHED_S: Final = 4 * 3600.0
+_LEASES_S: Final = 40.0
+"""After which daemons of shards have taken their Leases and counted everything."""
+_RACKS_MAX: Final = 4
 _NAME: Final = "asked"
 _RUN_FOR: Final = "gpusched.io/run-for"
 SITUATIONS: Final = (
@@ -94,13 +99,22 @@ class KeptPromise:
         return None if self.started_at is None else self.started_at - self.asked_at
 
 
-def keep_promise(seed: int, situations: Sequence[str] = ()) -> KeptPromise:
-    """Draw a cluster and a submission, ask, submit and watch."""
+def keep_promise(
+    seed: int, situations: Sequence[str] = (), *, shards: Sequence[str] = ()
+) -> KeptPromise:
+    """Draw a cluster and a submission, ask, submit and watch.
+
+    Args:
+        seed: of what is drawn.
+        situations: what there is besides.
+        shards: ``keep`` or ``lend`` for each of several daemons that divide the racks; none for one daemon.
+    """
 
     async def main(clock: LoopClock) -> KeptPromise:
         world = World(clock, Path(folder), over_http=False)
         try:
-            found = await _asked_and_watched(world, seed, situations)
+            config_file = _config_of(Path(folder), shards)
+            found = await _asked_and_watched(world, seed, situations, config_file)
             await world.end()
         finally:
             if world.cluster is not None:
@@ -111,7 +125,35 @@ def keep_promise(seed: int, situations: Sequence[str] = ()) -> KeptPromise:
         return run_virtual(main, limit_s=12 * 3600.0, network=MemoryNetwork())
 
 
-async def _asked_and_watched(world: World, seed: int, situations: Sequence[str]) -> KeptPromise:
+def _config_of(folder: Path, shards: Sequence[str]) -> str:
+    """A file that divides racks between shards, in turn; none for one daemon."""
+    if not shards:
+        return ""
+    rows = []
+    for number, idle in enumerate(shards):
+        racks = [f"r{rack}" for rack in range(number, _RACKS_MAX, len(shards))]
+        those = {"key": "gpusched.io/rack", "operator": "In", "values": racks}
+        selector = {"matchExpressions": [those]}
+        rows.append({"name": f"s{number}", "idleNodes": idle, "nodeSelector": selector})
+    file = folder / "gpusched.yaml"
+    file.write_text(json.dumps({"shards": rows}))
+    return str(file)
+
+
+def _start_daemons(world: World, config_file: str) -> Config:
+    """A daemon, or one for each shard; the configuration of all."""
+    if not config_file:
+        world.daemon()
+        return DEFAULT
+    config = load_file(config_file)
+    for shard in config.shards:
+        world.daemon(config_file=config_file, shards=(shard.name,))
+    return config
+
+
+async def _asked_and_watched(
+    world: World, seed: int, situations: Sequence[str], config_file: str
+) -> KeptPromise:
     draw = random.Random(seed)
     await world.start(nodes=0)
     nodes = draw.choice([4, 6, 8])
@@ -128,7 +170,9 @@ async def _asked_and_watched(world: World, seed: int, situations: Sequence[str])
     if "reservations" in situations:
         for body in _reservations(draw, nodes, world.clock.now()):
             world.client.create("reservations.scheduling.gpusched.io", body)
-    world.daemon()
+    config = _start_daemons(world, config_file)
+    if config.shards:
+        await world.clock.sleep(_LEASES_S)
     for number in range(draw.randint(2, 9)):
         name = f"there-{number}"
         kind = draw.choice(["group", "group", "job"])
@@ -141,7 +185,7 @@ async def _asked_and_watched(world: World, seed: int, situations: Sequence[str])
     await world.clock.sleep(30)
     documents = _gang(draw, _NAME, draw.choice(["group", "job", "suspended"]))
     documents = _with_situations(draw, _NAME, documents, situations)
-    asked_at, promised = await _ask(world, documents, all_is_known=not situations)
+    asked_at, promised = await _ask(world, documents, config, all_is_known=not situations)
     for body in documents:
         _create(world, body)
     wanted = min(promised.min_member, promised.pods)
@@ -158,7 +202,7 @@ async def _asked_and_watched(world: World, seed: int, situations: Sequence[str])
 
 
 async def _ask(
-    world: World, documents: list[dict[str, Any]], *, all_is_known: bool
+    world: World, documents: list[dict[str, Any]], config: Config, *, all_is_known: bool
 ) -> tuple[float, SubmittedGang]:
     """The answer about documents, from what any client reads of the cluster; real run times stand in no real one."""
     access = ApiAccess(host=f"http://127.0.0.1:{world.port}", authorization=f"Bearer {world.token}")
@@ -167,13 +211,14 @@ async def _ask(
     )
     try:
         recording = await take_snapshot(api, now=world.clock.now())
+        board = await find_board(api, config.leader_election)
     finally:
         await api.close()
     objects = [json.loads(line) for lines in recording.lines.values() for line in lines]
     now = world.clock.now()
     if not all_is_known:
         objects, documents = _without_run_times(objects), _without_run_times(documents)
-    trial = TrialCluster(objects, DEFAULT, now=now, clock=StoppedClock())
+    trial = TrialCluster(objects, config, now=now, clock=StoppedClock(), board=board)
     raw = "\n---\n".join(json.dumps(each) for each in documents).encode()
     answer = answer_submission(
         trial, read_manifests(raw, "asked"), namespace="default", better=False

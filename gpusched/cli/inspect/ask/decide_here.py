@@ -17,9 +17,9 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.act.named_objects import WantedObject
-from gpusched.cli.inspect.ask.recorded_cluster import read_cluster
+from gpusched.cli.inspect.ask.recorded_cluster import RecordedCluster, read_cluster
 from gpusched.config.model import Config
-from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, AdviceView
+from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, AdviceView, shards_played
 from gpusched.view.over_time.submission_view import (
     SubmissionVariantsView,
     SubmissionView,
@@ -38,7 +38,7 @@ def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObj
     """
     cluster = read_cluster(arguments)
     with gpu_resources_in_force(config.gpu_resources):
-        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
+        trial = _trial(cluster, config)
         gang = find_gang(trial, wanted.word, wanted.namespace, wanted.name)
         if gang is None:
             raise UsageError(
@@ -47,6 +47,12 @@ def advise_here(arguments: argparse.Namespace, config: Config, wanted: WantedObj
         answer = advice_view(advise_gang(trial, gang), gang)
     remarks = (*answer.remarks, SHARDS_LEFT_OUT) if cluster.in_shards else answer.remarks
     return msgspec.structs.replace(answer, remarks=remarks)
+
+
+def _trial(cluster: RecordedCluster, config: Config) -> TrialCluster:
+    return TrialCluster(
+        cluster.objects, config, now=cluster.taken_at, clock=SystemClock(), board=cluster.board
+    )
 
 
 def when_here(
@@ -67,6 +73,9 @@ def when_here(
     """
     cluster = read_cluster(arguments)
     with gpu_resources_in_force(config.gpu_resources):
-        trial = TrialCluster(cluster.objects, config, now=cluster.taken_at, clock=SystemClock())
+        trial = _trial(cluster, config)
         answer = view_submission(trial, documents, options, namespace=namespace)
-    return with_remark(answer, SHARDS_LEFT_OUT, present=cluster.in_shards)
+    remark = (
+        shards_played(each.name for each in config.shards) if config.shards else SHARDS_LEFT_OUT
+    )
+    return with_remark(answer, remark, present=cluster.in_shards)

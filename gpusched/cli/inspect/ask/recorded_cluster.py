@@ -12,14 +12,16 @@ from gpusched.base.classes import frozen
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError, Denied, GpuschedError
 from gpusched.cli.command import connection_choice
-from gpusched.cli.inspect.cluster_reader import configuration, is_in_shards, value_at, with_cluster
+from gpusched.cli.inspect.cluster_reader import configuration, value_at, with_cluster
 from gpusched.cli.inspect.listing.printed_listing import print_notes
 from gpusched.config.model import LeaderElectionConfig
 from gpusched.engine.objects import Obj
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.leader.shard_board import find_board
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.recordings.snapshot_file import MissingKind, SnapshotFile, read_snapshot
 from gpusched.io.recordings.snapshot_reader import take_snapshot
+from gpusched.shards.board import Board
 
 _NEEDED: Final = frozenset(
     {"pods", "nodes", "queues.scheduling.gpusched.io", "podgroups.scheduling.gpusched.io"}
@@ -35,11 +37,27 @@ class RecordedCluster:
         objects: in an order in which they can be applied.
         taken_at: seconds since the Unix epoch.
         in_shards: whether several daemons divide the cluster.
+        board: of these daemons; None where it cannot be read.
     """
 
     objects: tuple[Obj, ...]
     taken_at: float
     in_shards: bool = False
+    board: Board | None = None
+
+
+@frozen
+class ReadFile:
+    """A cluster as the file of a snapshot, which may have been read just now.
+
+    Attributes:
+        file: that has its objects.
+        in_shards, board: as of ``RecordedCluster``.
+    """
+
+    file: SnapshotFile
+    in_shards: bool
+    board: Board | None
 
 
 def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
@@ -51,13 +69,14 @@ def read_cluster(arguments: argparse.Namespace) -> RecordedCluster:
         Denied: the cluster may not be read.
     """
     collect_garbage_rarely()  # a short life that makes many objects
-    file, in_shards = read_file(arguments)
+    read = read_file(arguments)
+    file = read.file
     missing = [each for each in file.missing if each.served]
     for each in missing:
         if each.resource in _NEEDED:
             raise _undecidable(each, arguments.snapshot)
     print_notes([f"{each.resource} are left out: {each.why}" for each in missing])
-    return RecordedCluster(tuple(file), file.taken_at, in_shards)
+    return RecordedCluster(tuple(file), file.taken_at, read.in_shards, read.board)
 
 
 def _undecidable(kind: MissingKind, file: str | None) -> GpuschedError:
@@ -71,16 +90,17 @@ def _undecidable(kind: MissingKind, file: str | None) -> GpuschedError:
     )
 
 
-def read_file(arguments: argparse.Namespace) -> tuple[SnapshotFile, bool]:
-    """The same as the file of a snapshot, and whether several daemons divide the cluster."""
+def read_file(arguments: argparse.Namespace) -> ReadFile:
+    """The same as the file of a snapshot."""
     config = configuration(arguments.config)
     if arguments.snapshot:
-        file, has_board = read_snapshot(arguments.snapshot), False
+        file, board = read_snapshot(arguments.snapshot), None
     else:
-        file, has_board = with_cluster(
+        file, board = with_cluster(
             connection_choice(arguments), lambda api: record_cluster(api, config.leader_election)
         )
-    return file, has_board or bool(config.shards) or _tells_shards(file)
+    in_shards = board is not None or bool(config.shards) or _tells_shards(file)
+    return ReadFile(file, in_shards, board)
 
 
 def _tells_shards(file: SnapshotFile) -> bool:
@@ -91,11 +111,11 @@ def _tells_shards(file: SnapshotFile) -> bool:
 
 async def record_cluster(
     api: ApiClient, election: LeaderElectionConfig
-) -> tuple[SnapshotFile, bool]:
-    """The cluster now, and whether a board says that several daemons divide it."""
-    has_board = await is_in_shards(api, election)
+) -> tuple[SnapshotFile, Board | None]:
+    """The cluster now, and the board of the daemons that divide it, if any do."""
+    board = await find_board(api, election)
     recording = await take_snapshot(api, now=SystemClock().now())
     objects = {
         name: tuple(json.loads(line) for line in lines) for name, lines in recording.lines.items()
     }
-    return attrs.evolve(recording.header, objects=objects), has_board
+    return attrs.evolve(recording.header, objects=objects), board

@@ -11,11 +11,12 @@ from gpusched.api.meta.quantity import format_quantity
 from gpusched.base import limits
 from gpusched.base.errors import GpuschedError, NotFound
 from gpusched.cli.command import clean_cell
-from gpusched.cli.inspect.cluster_reader import Json, board_path
+from gpusched.cli.inspect.cluster_reader import Json
 from gpusched.cli.inspect.listing.printed_listing import Listing
 from gpusched.config.model import Config, LeaderElectionConfig
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.client.responses import api_error
+from gpusched.io.leader.shard_board import board_path
 from gpusched.shards.board import KEY, Board, ShardEntry, decode_board
 from gpusched.shards.layout import ShardLayout, stray_node_message
 

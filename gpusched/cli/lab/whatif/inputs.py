@@ -103,7 +103,8 @@ def read_question(
             "what if what? Name a change, such as --drain rack=r7 --from 22:00 --for 2h, "
             "--set queue/research.deserved=128 or --load queue/research*2"
         )
-    snapshot, in_shards = read_file(arguments)
+    read = read_file(arguments)
+    snapshot = read.file
     now = snapshot.taken_at
     gangs = _history(arguments, config, now)
     guesses = RunTimeGuesses(gangs, now=now)
@@ -122,6 +123,7 @@ def read_question(
         given=PlayInput(
             objects=start.objects, epoch=now, until=until,
             pace=SimulatedDelays(start_s=START_S, stop_s=GRACE_S, assume_s=assume_s), step_s=step_s,
+            board=read.board,
         ),
         unchanged=PlayedCluster(name=UNCHANGED, config=config, load=base),
         changed=PlayedCluster(
@@ -135,7 +137,7 @@ def read_question(
             *((f"the configuration is that of {arguments.new_config}",) if other else ()),
         ),
         assumptions=(
-            *_shards_notes(config, other, start.objects, in_shards=in_shards),
+            *_shards_notes(config, other, start.objects, in_shards=read.in_shards),
             *_run_time_notes(start, assume_s), *load_notes, *_general_notes(start), *_step_notes(step_s),
         ),
     )  # fmt: skip
