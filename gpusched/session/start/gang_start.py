@@ -54,10 +54,6 @@ class GangStarts:
             refuse_and_reserve(session, gang, known)
             return False
         session.work_budget.spend_units(limits.WORK_GANG + limits.WORK_CLASS * len(gang.pod_sets))
-        if self._lone.start(gang):
-            if self._batch is not None:
-                self._batch.note_movable(gang)
-            return True
         nominated = session.nominations.has_nomination(gang)
         refusal, variants = self._place_gang(gang, nominated=nominated)
         if refusal is None or (self._batch is not None and self._batch.start(gang, refusal)):
@@ -79,6 +75,13 @@ class GangStarts:
         """Place the gang in the first node pool that takes it; else the last refusal."""
         session = self._session
         refusal: Unschedulable | None = None
+        lone = self._lone.start(gang)
+        if isinstance(lone, Unschedulable):
+            return lone, 1
+        if lone:
+            if self._batch is not None:
+                self._batch.note_movable(gang)
+            return None, 1
         variants = node_pool_variants(session, gang)
         for variant in variants:
             statement = session.statement()

@@ -8,10 +8,12 @@ where anything might be in the way, and where no node takes the pod, nothing is:
 from __future__ import annotations
 
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.pod_by_pod import is_plain_pod
 from gpusched.session.allocate.refusals.kept_refusals import KeptRefusals
 from gpusched.session.backfill.earliest_start import has_published_start
 from gpusched.session.backfill.reservations import session_reservations
+from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.options import chooses_gpu_types
 from gpusched.session.state.session import Session
@@ -30,13 +32,14 @@ class LonePods:
         self._possible = not session.snapshot.reservations and not session.hooks.pod_orders
         self._kept = session.cache.kept.get_or_make(KeptRefusals, KeptRefusals)
 
-    def start(self, gang: Gang) -> bool:
-        """Give the pod its place; False where the long way must say whether it gets one."""
+    def start(self, gang: Gang) -> bool | Unschedulable:
+        """Give the pod its place, or say which quota refuses it; False where the long way must say what becomes of it."""
         session = self._session
         if not (self._possible and self._is_alone(gang) and self._is_free(gang)):
             return False
-        if first_refusal(session.hooks.quota_checks, gang).refuses:
-            return False
+        verdict = first_refusal(session.hooks.quota_checks, gang)
+        if verdict.refuses:
+            return Unschedulable(Reason(verdict.reason), verdict.message)
         pod = gang.pod_sets[0].pods[0]
         info = session.class_infos.class_info(pod.pod_class)
         row = info.class_fit.best_row()

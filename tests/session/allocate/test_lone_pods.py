@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
+import attrs
 import pytest
 
 from gpusched.api.pod.pod import GangAnnotations
 from gpusched.config.model import DEFAULT
 from gpusched.placement.model.class_fit import ClassFit
+from gpusched.plugin import ALLOW, Reason, wait
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.start.lone_pods import LonePods
 from gpusched.session.state.nodes.class_scores import ClassScores
 from gpusched.session.state.order.order_keys import OrderKeys
+from gpusched.testing.authors import cluster_under
 from gpusched.testing.given import Given
 
 GPU = "nvidia.com/gpu"
@@ -108,3 +111,39 @@ def test_plans_are_those_of_nodes_rated_anew(seed, monkeypatch):
     monkeypatch.setattr(ClassScores, "_of_row", rated)
     monkeypatch.setattr(ClassFit, "_refresh_row", refreshed)
     assert decided(seed) == quick
+
+
+def asked_of(asked: Counter[str]) -> Any:
+    """A policy that refuses what is called large, and counts of whom it is asked."""
+
+    @attrs.frozen
+    class Asked:
+        name: ClassVar[str] = "asked"
+        api: ClassVar[int] = 1
+
+        def open(self, hooks, _view):
+            def check(gang):
+                asked[gang.key.name] += 1
+                large = gang.key.name.startswith("large")
+                return wait(Reason.WAITING_FOR_QUOTA, "is large") if large else ALLOW
+
+            hooks.quota_check(check)
+
+    return Asked()
+
+
+def test_a_quota_that_refuses_is_asked_as_often_as_on_the_long_way(monkeypatch):
+    """Given lone pods of which quotas refuse one, then a check that fails there fails no oftener."""
+
+    def counted() -> Counter[str]:
+        asked: Counter[str] = Counter()
+        c = cluster_under(asked_of(asked)).nodes(2, gpus=8).queue("q")
+        for number, name in enumerate(("large-a", "large-b", "small")):
+            c.pod(name, gpus=1, cpu=1000 + number, queue="q")
+        c.when.one_session()
+        assert [*c.then.nodes()] == ["small"]
+        return asked
+
+    quick = counted()
+    monkeypatch.setattr(LonePods, "start", lambda *_about: False)
+    assert counted() == quick
