@@ -222,6 +222,21 @@ class FreeAmounts:
         """Bundles that may be chosen, limits not counted."""
         return [n for n in range(len(self.bundles)) if n not in self.dead]
 
+    def swapped_in_turn(self) -> list[int] | None:
+        """Bundles in the order in which single claimants choose them, one after the other, each taking what a bundle frees.
+
+        None where one may find room, or need more than that, as things stand. Loss limits are not asked.
+        """
+        index = self._index
+        if self.room or len(index.kinds) != 1 or not index.only_pods or any(index.draws):
+            return None
+        if any(each.frees != self.request or each.row not in self.free for each in self.members):
+            return None
+        if not self.request or any(min(free) < 0 for free in self.free.values()):
+            return None
+        bundles = self.bundles
+        return sorted(range(len(bundles)), key=lambda n: (index.costs[n], bundles[n].order))
+
     def bundles_on_rows(self) -> list[int]:
         """Those of them that free anything on a row, by number."""
         of_row = self._index.of_row

@@ -144,6 +144,11 @@ class Reservations:
         before.search = search
         return search, before
 
+    @property
+    def binds_any(self) -> bool:
+        """Whether room is reserved for any gang, or one is first in a queue that lets nobody pass."""
+        return bool(self.reserved_gangs or self._strict)
+
     def reserved_gang_of(self, gang: Gang) -> ReservedGang | None:
         """The gang with its reservation; None when it has none."""
         return next((each for each in self.reserved_gangs if each.gang.key == gang.key), None)

@@ -24,11 +24,12 @@ from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import lacks_only_reserved_room, place_minimum
 from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal, allowed_victims
-from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
+from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
 from gpusched.session.preempt.claims.claim_runs import ClaimRuns
 from gpusched.session.preempt.claims.claimant_class import (
+    amounts_suffice,
     claimant_class,
     claimant_classes,
     eligible_claimant,
@@ -38,7 +39,7 @@ from gpusched.session.preempt.claims.claimant_class import (
 from gpusched.session.preempt.claims.claimants import claim_rules
 from gpusched.session.preempt.claims.giving_order import eviction_steps
 from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
-from gpusched.session.preempt.claims.session_starts import started_gangs
+from gpusched.session.preempt.claims.session_starts import started_gangs, withdraw_starts
 from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.preemption_messages import (
@@ -214,7 +215,7 @@ class Preemption:
         """Make room for a gang if there are victims for it; whether a promise was made."""
         need = claimant.members_at_start
         known = self._hopeless.get(kind)
-        if known is None:  # thousands of equal claimants ask: the longer key only where it decides
+        if known is None and self._hopeless:  # thousands of equal claimants ask
             without = sizes_compared(claimant)
             known = self._hopeless.get((kind, placement_key(claimant, without=without)))
         self._session.work_budget.spend_units(limits.WORK_GANG)
@@ -312,25 +313,29 @@ class Preemption:
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
     ) -> int | None:
         """None when room was made; else how many would have fitted, -1 when that says nothing."""
+        swap = self._runs.choose_swap(gang, claimant, kind)
+        if swap is None:
+            return self._try_choices(gang, claimant, kind, need)
+        if self._claim_victims(gang, claimant, kind, swap, swap=True) in _ENDS_SEARCH:
+            return None
+        return self._try_choices(gang, claimant, kind, need, tried=1)
+
+    def _try_choices(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int, *, tried: int = 0
+    ) -> int | None:
+        """The same for victims that are searched for, after so many choices without a place."""
         session = self._session
         wheres, refusal = candidate_node_sets(session, claimant)
         if refusal is not None:
             return -1
         quota = first_refusal(session.hooks.quota_checks, claimant)
-        several = len({pod_set.pod_class.digest for pod_set in claimant.pod_sets}) > 1
-        by_trial = (
-            quota.refuses
-            or several
-            or claimant.requests_gpu_share
-            or bool(claimant.sub_groups)
-            or not self._columns_suffice(claimant)
-        )
+        by_trial = quota.refuses or not amounts_suffice(session, self._chooser, claimant)
         if by_trial and self._serve_by_model(gang, claimant, kind, wheres):
             return None
         if not by_trial and lacks_only_reserved_room(session, gang, claimant):
             return None if self._claim_victims(gang, claimant, kind, ()) in _ENDS_SEARCH else -1
-        refused = False
-        for _ in range(_TRIES_MAX):
+        refused, by_trial = False, by_trial or tried > 0
+        for _ in range(tried, _TRIES_MAX):
             if by_trial:
                 chosen = self._victims_by_trial(claimant, kind)
             else:
@@ -354,14 +359,6 @@ class Preemption:
                     break
                 by_trial = True
         return self._chooser.best_reach(kind)
-
-    def _columns_suffice(self, claimant: Gang) -> bool:
-        """Whether numbers say all of the devices that its pods claim."""
-        pod_class = claimant.pod_sets[0].pod_class
-        if not pod_class.claims:
-            return True
-        allowed = self._session.class_info(pod_class).class_fit.allowed
-        return self._chooser.device_columns(claimant, allowed).exact
 
     def _serve_by_model(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, wheres: Sequence[NodeSet]
@@ -425,8 +422,15 @@ class Preemption:
 
     # -- claiming ----------------------------------------------------------------------------
     def _claim_victims(
-        self, gang: Gang, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
+        self,
+        gang: Gang,
+        claimant: Gang,
+        kind: ClaimantClass,
+        chosen: Sequence[VictimGroup],
+        *,
+        swap: bool = False,
     ) -> _PreemptionResult:
+        """Make a claim if policies agree and there is a place: with ``swap`` that of its victim, which is known."""
         session = self._session
         self._placed_on_trial = True
         joined = self._runs.joins(claimant, kind, chosen)
@@ -438,7 +442,10 @@ class Preemption:
                 session.evict(statement, part.gang, seat.member)
         checks = () if joined else (*session.hooks.quota_checks, *session.hooks.reserve_checks)
         refused = first_refusal(checks, claimant).refuses
-        if refused or place_minimum(session, claimant, statement) or not statement.assignments:
+        if swap:
+            left = statement.evictions[0]
+            statement.assign(claimant.pod_sets[0].pods[0], left.row, left.request)
+        elif refused or place_minimum(session, claimant, statement) or not statement.assignments:
             statement.discard()
             return _PreemptionResult.NO_PLACE
         if self._supposing:
@@ -460,6 +467,12 @@ class Preemption:
             statement.discard()
             self._takers[self._serving] = taker
             return _PreemptionResult.NO_PLACE
+        self._keep_claim(gang, statement)
+        return _PreemptionResult.CLAIMED
+
+    def _keep_claim(self, gang: Gang, statement: Statement) -> None:
+        """Nominate what a statement gives a gang, and tell who has to know."""
+        session = self._session
         evictions, withdrawn = statement.evictions, statement.withdrawn
         session.nominations.nominate(
             gang,
@@ -469,16 +482,15 @@ class Preemption:
             message=truncate_message(self._message(gang, evictions)),
         )
         self._victims.claimed(evictions, withdrawn)
-        self._withdraw_starts(gang, withdrawn)
+        withdraw_starts(session, gang, withdrawn)
         self._evicted += len(evictions)
         if not withdrawn:
-            self._runs.note_claim(session.nominations.nominated_places(gang))
+            self._runs.note_claim(evictions, session.nominations.nominated_places(gang))
         session.outcomes.refuse(
             gang,
             Reason.PREEMPTION_IN_PROGRESS,
             preemption_in_progress_message(session, gang, evictions),
         )
-        return _PreemptionResult.CLAIMED
 
     def would_claim(self, gang: Gang) -> bool:
         """Whether others would be evicted for a gang; nothing is kept."""
@@ -502,7 +514,7 @@ class Preemption:
         withdrawn = statement.withdrawn
         statement.commit()
         self._victims.claimed((), withdrawn)
-        self._withdraw_starts(gang, withdrawn)
+        withdraw_starts(self._session, gang, withdrawn)
         return True
 
     def _unstable_victim(self, claimant: Gang, statement: Statement) -> Gang | None:
@@ -526,23 +538,6 @@ class Preemption:
 
         state = self._session.cycle_state
         return state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
-
-    def _withdraw_starts(self, gang: Gang, withdrawn: Sequence[WithdrawOperation]) -> None:
-        """Gangs that would have been evicted at once do not start."""
-        of: dict[GangKey, list[WithdrawOperation]] = {}
-        for each in withdrawn:
-            of.setdefault(each.gang.key, []).append(each)
-        for _, operations in sorted(of.items()):
-            loser = operations[0].gang
-            self._session.placements.withdraw(loser, [each.assignment for each in operations])
-            self._session.outcomes.refuse(
-                loser,
-                Reason.RESERVED,
-                truncate_message(
-                    f"fits now, but {pods_text(len(operations))} would be evicted at once for "
-                    f"{gang.key}, which needs room for {pods_text(gang.members_at_start)}"
-                ),
-            )
 
     def _policies_agree(
         self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]

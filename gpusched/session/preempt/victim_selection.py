@@ -197,14 +197,19 @@ class VictimSelector:
 
     def loses_freely(self, claimant: Gang, kind: ClaimantClass) -> bool:
         """Whether limits on losses, as accounts stand, are in the way of no choice in the one area there is."""
-        stages = [stage for (of, _), stage in self._stages.items() if of == kind]
-        if len(stages) != 1 or not stages[0].every:
+        pool = self.only_pool(kind)
+        if pool is None:
             return False
         accounts = self.loss_accounts(claimant, kind)
         before = accounts.limits
         accounts.renew_limits(claimant)
         limits, accounts.limits = accounts.limits, before
-        return stages[0].pool.loses_freely(limits)
+        return pool.loses_freely(limits)
+
+    def only_pool(self, kind: ClaimantClass) -> VictimPool | None:
+        """All victims of a class, where there is one area for it; None where there are several, or only some victims are known."""
+        stages = [stage for (of, _), stage in self._stages.items() if of == kind]
+        return stages[0].pool if len(stages) == 1 and stages[0].every else None
 
     def _is_promising(
         self,

@@ -248,6 +248,10 @@ class Victims:
             self._budgets.count_eviction(each)
             self._running.pop(each.gang.key, None)
 
+    def has_left(self, uid: UID) -> bool:
+        """Whether a claim of this session made a pod leave."""
+        return uid in self._gone
+
     def _examine_gang(self, gang: Gang) -> RunningGang | None:
         if gang.running_kind is not None:
             return self._examine_pod(gang, gang.placed[0])

@@ -81,9 +81,9 @@ class Borrowers(Crowd):
             self._pod(name, rank)
 
 
-def history(seed, guard=None):
+def history(seed, guard=None, *, crowd=Borrowers):
     """What each session of such a crowd decides and tells."""
-    crowd = Borrowers(random.Random(seed))
+    crowd = crowd(random.Random(seed))
     if guard is not None:
         crowd.c.guard = guard
     crowd.start()
@@ -156,7 +156,7 @@ def lends(register, *, compares_lists=False, takers=("takes",)):
         for number in range(NODES * GPUS):
             gang = f"{queue}-{number}"
             c.group(gang, queue=queue, min_member=1, preemptible=queue != "keeps")
-            c.pod(f"{gang}-0", group=gang, gpus=1)
+            c.pod(f"{gang}-0", group=gang, gpus=1, cpu=100)
     return c
 
 

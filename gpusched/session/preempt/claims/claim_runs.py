@@ -24,11 +24,12 @@ from gpusched.session.framework.proposal import RECLAIM, Chunk, Proposal, allowe
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.claims.giving_order import eviction_steps
 from gpusched.session.preempt.claims.stability import ChainCheck
+from gpusched.session.preempt.claims.swaps import Swaps
 from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimSelector
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import Assignment
+from gpusched.session.state.statement import Assignment, EvictOperation
 
 AHEAD_FIRST: Final = 8
 """Claims of a run that are asked about together at first; more, fourfold, where policies allow them."""
@@ -72,7 +73,7 @@ class _Run:
         chunks: in which the victims of that one leave.
         left: claims that come next and are allowed.
         ahead: how many to ask about next.
-        freely: whether limits on losses are in the way of none of those that come next.
+        freely: whether limits on losses, and quotas as long as nobody leaves, are in the way of none of those that come next.
     """
 
     kind: ClaimantClass
@@ -125,6 +126,7 @@ class ClaimRuns:
             and session.queue_accounts.pools is None  # what is held there differs with the node
         )
         self._runs: dict[_Equal, _Run] = {}
+        self._swaps = Swaps(session, victims, chooser)
         self._asked: tuple[_Equal, Gang, Sequence[VictimGroup]] | None = None
         self._joined = False
         self._claims = -1
@@ -134,13 +136,26 @@ class ClaimRuns:
         self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]
     ) -> list[VictimGroup] | None:
         """The victims that the chooser chooses; within a run it need not be told what queues may lose."""
-        if self._claims == len(self._session.nominations.plans) and any(
-            run.left and run.freely and run.kind == kind for run in self._runs.values()
-        ):
+        if self._loses_freely(kind):
             chosen = self._chooser.choose_victims(claimant, kind, need, areas, freely=True)
             if chosen is not None and self.joins(claimant, kind, chosen):
                 return chosen
         return self._chooser.choose_victims(claimant, kind, need, areas)
+
+    def choose_swap(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass
+    ) -> list[VictimGroup] | None:
+        """The victim that would be chosen, where a run goes on with a claimant that gets its very place; else None."""
+        if not self._loses_freely(kind):
+            return None
+        chosen = self._swaps.next_victim(gang, claimant, kind)
+        return chosen if chosen is not None and self.joins(claimant, kind, chosen) else None
+
+    def _loses_freely(self, kind: ClaimantClass) -> bool:
+        """Whether neither limits on losses nor quotas are in the way of claimants of a class."""
+        return self._claims == len(self._session.nominations.plans) and any(
+            run.left and run.freely and run.kind == kind for run in self._runs.values()
+        )
 
     def joins(self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]) -> bool:
         """Whether policies allow a claim as one of a run of equal ones; False says nothing."""
@@ -154,9 +169,10 @@ class ClaimRuns:
         self._joined = run is not None and self._continues(run, claimant, chosen)
         return self._joined
 
-    def note_claim(self, places: Sequence[Assignment]) -> None:
-        """The claim that was asked about last was made, with these places."""
+    def note_claim(self, evictions: Sequence[EvictOperation], places: Sequence[Assignment]) -> None:
+        """The claim that was asked about last was made, with these evictions and places."""
         self._claims = len(self._session.nominations.plans)
+        self._swaps.note_claim(evictions, places)
         if not self._joined:
             self._end_runs()  # it moved accounts further than anybody was asked about
         if self._asked is None:
@@ -178,6 +194,7 @@ class ClaimRuns:
             self._runs[about] = _Run(about.kind, claimant, lost, moves, about.path)
 
     def _end_runs(self) -> None:
+        self._swaps.end()
         for run in self._runs.values():
             if run.left:  # shorter than it seemed
                 run.left, run.ahead = 0, min(run.ahead, AHEAD_FIRST)
@@ -242,9 +259,10 @@ class ClaimRuns:
                 return False
             if first_refusal(hooks.reclaim_gates, proposal).refuses:
                 return False
-            run.freely = self._chooser.loses_freely(claimant, run.kind)
+            quotas = (*hooks.quota_checks, *hooks.reserve_checks)
+            freely = self._chooser.loses_freely(claimant, run.kind)
+            run.freely = freely and not first_refusal(hooks.quota_checks, claimant).refuses
             with self._session.queue_accounts.assume_moves(gone):
-                quotas = (*hooks.quota_checks, *hooks.reserve_checks)
                 if first_refusal(quotas, claimant).refuses:
                     return False
         if not hooks.stable.chains:

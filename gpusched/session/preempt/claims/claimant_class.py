@@ -13,7 +13,7 @@ from gpusched.api.pod.pod import PodClass
 from gpusched.cache.gangs.equivalence import Omit, PlacementKey, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
-from gpusched.session.preempt.victim_selection import ClaimantClass
+from gpusched.session.preempt.victim_selection import ClaimantClass, VictimSelector
 from gpusched.session.state.equivalence import GangCache
 from gpusched.session.state.session import Session
 
@@ -88,6 +88,18 @@ def claimant_classes(
 def sizes_compared(claimant: Gang) -> Omit:
     """The size, where what a claimant needs at once tells all about it: pods of one class."""
     return Omit.SIZE if len(claimant.pod_sets) == 1 else Omit.NOTHING
+
+
+def amounts_suffice(session: Session, chooser: VictimSelector, claimant: Gang) -> bool:
+    """Whether amounts of nodes say all that counts for a claimant: of pods of one class, whose devices numbers tell."""
+    several = len({pod_set.pod_class.digest for pod_set in claimant.pod_sets}) > 1
+    if several or claimant.requests_gpu_share or claimant.sub_groups:
+        return False
+    pod_class = claimant.pod_sets[0].pod_class
+    if not pod_class.claims:
+        return True
+    allowed = session.class_info(pod_class).class_fit.allowed
+    return chooser.device_columns(claimant, allowed).exact
 
 
 def eligible_claimant(gang: Gang) -> Gang | None:

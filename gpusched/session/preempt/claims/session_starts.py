@@ -18,9 +18,10 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import total
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.framework.reasons import Reason, pods_text, truncate_message
 from gpusched.session.preempt.claims.victim_kinds import QueueKinds
 from gpusched.session.state.session import Session
-from gpusched.session.state.statement import Assignment
+from gpusched.session.state.statement import Assignment, WithdrawOperation
 
 _KINDS_A_SESSION: Final = 8192
 """Gangs whose kind a session finds though nobody asks: so no single one does it for all that run."""
@@ -250,3 +251,27 @@ def _add_names(
     found = Counter(dict(counts))
     found.update(more)
     return tuple(sorted(found.items()))
+
+
+def withdraw_starts(session: Session, gang: Gang, withdrawn: Sequence[WithdrawOperation]) -> None:
+    """Take back starts of gangs that would be evicted for another gang at once.
+
+    Args:
+        session: that gave them places.
+        gang: that claims the room.
+        withdrawn: by a statement that was committed.
+    """
+    of: dict[GangKey, list[WithdrawOperation]] = {}
+    for each in withdrawn:
+        of.setdefault(each.gang.key, []).append(each)
+    for _, operations in sorted(of.items()):
+        loser = operations[0].gang
+        session.placements.withdraw(loser, [each.assignment for each in operations])
+        session.outcomes.refuse(
+            loser,
+            Reason.RESERVED,
+            truncate_message(
+                f"fits now, but {pods_text(len(operations))} would be evicted at once for "
+                f"{gang.key}, which needs room for {pods_text(gang.members_at_start)}"
+            ),
+        )
