@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import add
+from typing import Final
 
 import attrs
+import numpy as np
 
+from gpusched.arrays.columns import how_many_fit
 from gpusched.placement.victims.loss_limits import (
     NO_LIMITS,
     BundleLoss,
@@ -22,6 +25,9 @@ from gpusched.placement.victims.model import (
     EvictablePod,
     VictimBundle,
 )
+
+_MANY_ROWS: Final = 64
+"""From so many rows on, claimants that fit are counted for all of them at once."""
 
 
 class FreeAmounts:
@@ -58,9 +64,7 @@ class FreeAmounts:
         self.part_cost = 0
         """Cost of a group that loses parts, beside that of the parts."""
         self._lost: dict[int, list[int]] = {}
-        self.fits: dict[int, int] = {
-            row: self.count_claimants(each) for row, each in self.free.items()
-        }
+        self.fits = self._count_rows()
         self.room = sum(self.fits.values())
         """How many claimants fit now."""
         self.dead: set[int] = set()  # bundles that are out of the question
@@ -89,6 +93,14 @@ class FreeAmounts:
                 default=1,
             ),
         )
+
+    def _count_rows(self) -> dict[int, int]:
+        """How many claimants each row holds."""
+        if len(self.free) < _MANY_ROWS or not self.request:
+            return {row: self.count_claimants(each) for row, each in self.free.items()}
+        free = np.array(list(self.free.values()), dtype=np.int64)
+        fits = how_many_fit(free, np.array(self.request, dtype=np.int64)).tolist()
+        return dict(zip(self.free, fits, strict=True))
 
     def count_claimants(self, free: Sequence[int]) -> int:
         """How many claimants these amounts hold."""
@@ -261,6 +273,17 @@ class FreeAmounts:
             self.left[limit] + back.get(limit, 0) - drawn.get(limit, 0) >= count
             for limit, count in self.drawn_limits(number).items()
         )
+
+    def _pod_is_possible(self, number: int) -> bool:
+        """The same of a bundle of one pod where nothing else is drawn: thousands are asked about."""
+        if number in self.dead or number in self._picks:
+            return False
+        if self.bundles[number].members[0] in self._gone:
+            return False
+        losable = self._losable.get(self._index.losses[number])
+        if losable is None:
+            losable = self._may_be_lost(number)
+        return losable and (not self._index.draws[number] or self._is_possible(number, {}))
 
     def _may_be_lost(self, number: int, before: Iterable[int] = ()) -> bool:
         """Whether loss limits let a bundle go after what is gone, and after some others."""

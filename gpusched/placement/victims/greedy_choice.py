@@ -71,7 +71,7 @@ class VictimSearchState(FreeAmounts):
         self.reach = self.room
         """How many would have fitted when the last choice gave up."""
         of_row = self._index.of_row
-        self._of_row = {row: list(of_row[row]) for row in self.free if row in of_row}
+        self._of_row = {row: of_row[row] for row in self.free if row in of_row}
         self._ascending = list(self._index.dearest_first)
         self._stamps: dict[BundleSlot, int] = {}
         self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
@@ -336,8 +336,8 @@ class VictimSearchState(FreeAmounts):
         if self._index.only_pods and len(self._sources) == 1:
             self._offer_pods(self._sources[0])
             return
-        for numbers in self._of_row.values():
-            numbers.sort(key=self._by_cost)
+        for row, numbers in self._of_row.items():
+            self._of_row[row] = sorted(numbers, key=self._by_cost)
         for row in sorted(self._of_row):
             self._offer_row(row)
         for number, bundle in enumerate(self.bundles):
@@ -391,7 +391,7 @@ class VictimSearchState(FreeAmounts):
         No move of the row has a smaller key: several pods cost at least as much for each place.
         """
         for number in self._of_row[row]:  # the first is the cheapest of the lowest rank
-            if self._is_possible(number, {}):
+            if self._pod_is_possible(number):
                 bundle, cost = self.bundles[number], self._index.costs[number]
                 return (bundle.rank, cost * COST_RATIO // self._most_gained, cost, bundle.order)
         return None

@@ -81,6 +81,8 @@ def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
 
 def gang_stops(session: Session) -> tuple[GangStop, ...]:
     """Gangs stopped for their own sake, sorted."""
+    if not session.nominations.stops:
+        return ()
     evicted = _evicted_gangs(session)
     return tuple(
         stop

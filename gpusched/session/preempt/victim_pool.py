@@ -443,14 +443,14 @@ class VictimPool:
         self._accounts = accounts
         self._request = ask
         self._devices = devices
-        allowed = np.flatnonzero(rows).tolist()
-        free = session.node_usage.free_amounts(allowed, ask.columns).tolist()
+        allowed = np.flatnonzero(rows)
+        amounts = session.node_usage.free_amounts(allowed, ask.columns).tolist()
+        free = dict(zip(allowed.tolist(), amounts, strict=True))
+        if devices.requests:
+            free = {row: [*each, *devices.free_devices(row)] for row, each in free.items()}
         self._field = VictimSearchState(
             [*ask.amounts.tolist(), *devices.largest_amounts],
-            {
-                row: [*amounts, *devices.free_devices(row)]
-                for row, amounts in zip(allowed, free, strict=True)
-            },
+            free,
             table.index.members,
             table.index.bundles,
             limits=table.limits,

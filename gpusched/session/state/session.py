@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from gpusched.api.devices.gpu_types import FULL_SPEED
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import Pod, PodClass
-from gpusched.arrays.columns import pod_class_vector
+from gpusched.arrays.columns import RequestVector, pod_class_vector
 from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import PluginFault
@@ -176,6 +176,8 @@ class Session:
         """What packages above the session keep for its length."""
         self._tenants: dict[tuple[str, str], Tenant] = {}
         """By queue and namespace."""
+        self._requests: dict[str, RequestVector] = {}
+        """What members that were evicted, if only on trial, ask of nodes, by class."""
         self._without_room: set[Hashable] = set()
         """Kinds of gangs, by namespace and the nodes that are open to them, that found no room in this session."""
         self._effects = PlacementEffects(snapshot.queues, self.queue_accounts)
@@ -446,7 +448,11 @@ class Session:
                 statement.unnominate(place, path=path, lasting=lasting)
                 return
         row = self.snapshot.nodes.row[member.node]
-        request = pod_class_vector(member.pod.pod_class, self.snapshot.nodes.columns)
+        pod_class = member.pod.pod_class
+        request = self._requests.get(pod_class.digest)
+        if request is None:  # a trial evicts hundreds
+            request = pod_class_vector(pod_class, self.snapshot.nodes.columns)
+            self._requests[pod_class.digest] = request
         statement.evict(gang, member, row, request, path=self.queue_path(gang))
 
     @contextmanager

@@ -196,7 +196,11 @@ class ChainCheck:
             session = self._session
             first: dict[Hashable, Gang] = {}
             waiting = preemption_claimants(session)
-            classes = {gang.key: (gang.queue, placement_key(gang)) for gang in waiting}
+            kind_of = session.cache.equivalence.class_of  # of any namespace
+            classes = {
+                gang.key: (kind_of(gang) or placement_key(gang), gang.key.namespace)
+                for gang in waiting
+            }
             most = min(CLASSES_ASKED_MAX, len(set(classes.values())))
             for gang in in_queue_order(session, waiting) if waiting else ():
                 first.setdefault(classes[gang.key], gang)
