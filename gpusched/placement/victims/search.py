@@ -136,6 +136,7 @@ def find_cheaper_victims(
     effort: Effort,
     *,
     search: SearchRunner = search_in_process,
+    bound: VictimLowerBound | None = None,
 ) -> VictimSearchResult:
     """Search for a choice of a smaller rank, or that costs less in the same.
 
@@ -145,11 +146,12 @@ def find_cheaper_victims(
         incumbent: the best choice known, if any.
         effort: how hard; most of what is left of its budget goes to each rank, all to the last.
         search: runs the solver, here or in another process.
+        bound: what any choice costs at least, where it is known.
 
     Raises:
         SolverFault: the solver failed, or its answer does not hold.
     """
-    bound = victim_lower_bound(field, need)
+    bound = bound or victim_lower_bound(field, need)
     known = None if incumbent is None else (incumbent.rank, incumbent.cost)
     if bound is None:
         return VictimSearchResult(SearchOutcome.INFEASIBLE)

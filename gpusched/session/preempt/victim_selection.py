@@ -190,9 +190,10 @@ class VictimSelector:
         stage.pool.refresh()
         choice = self._in_area(claimant, kind, need, number=0, area=area)
         pool = self._stages[kind, 0].pool
-        if choice is None and pool.lower_bound(need) is None:
+        bound = None
+        if choice is None and (bound := pool.lower_bound(need)) is None:
             return None
-        best = self._solve_for_cheaper(pool, need, choice, alone=True) or choice
+        best = self._solve_for_cheaper(pool, need, choice, bound, alone=True) or choice
         return None if best is None else pool.victim_groups(best)
 
     def loses_freely(self, claimant: Gang, kind: ClaimantClass) -> bool:
@@ -536,9 +537,15 @@ class VictimSelector:
 
     # -- the solver --------------------------------------------------------------------------
     def _solve_for_cheaper(
-        self, pool: VictimPool, need: int, best: VictimChoice | None, *, alone: bool = False
+        self,
+        pool: VictimPool,
+        need: int,
+        best: VictimChoice | None,
+        bound: VictimLowerBound | None = None,
+        *,
+        alone: bool = False,
     ) -> VictimChoice | None:
-        """A cheaper choice in this area, where one may exist and there is time to look."""
+        """A cheaper choice in this area, where one may exist and there is time to look; ``bound`` where it is known."""
         settings = self._session.placement
         if settings.solver != "cpsat" or self._budget <= 0:
             return None
@@ -561,6 +568,7 @@ class VictimSelector:
                 best,
                 attrs.evolve(self._session.effort, budget_s=budget_s),
                 search=self._session.search,
+                bound=bound,
             )
         except SolverFault as fault:
             self._session.hooks.faults.append(str(fault))

@@ -33,6 +33,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.plugin import Capability
+from gpusched.session.framework.proposal import allowed_victims
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.claims.claimants import ClaimRules, claim_rules, preemption_claimants
 from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
@@ -187,7 +188,7 @@ class ChainCheck:
         filters, action = self._session.hooks.victim_filters, rules.victims.action
         return (
             rules.victims.may_be_victim(gang, victim)
-            and not first_refusal(filters, gang, victim, action).refuses
+            and bool(allowed_victims(filters, gang, [victim], action))  # without a sentence why not
             and rules.allow(gang)
         )
 
