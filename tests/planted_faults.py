@@ -52,7 +52,7 @@ FAULTS = [
         ("gpusched/session/allocate/gang_repair.py", "session.snapshot.is_after(since + session.snapshot.limits", "not session.snapshot.is_after(since + session.snapshot.limits", "session/allocate/test_gang_life.py"),
         ("gpusched/session/preempt/preemption_plans.py", "if not since or now <= since:", "if not since or now > since:", "session/preempt/test_preempt.py session/state/test_promises.py"),
         ("gpusched/session/preempt/claims/claim_runs.py", "if grows == (amount > 0):", "if grows != (amount > 0):", "session/preempt/test_claim_runs.py"),
-        ("gpusched/placement/victims/free_amounts.py", "or any(min(free) < 0", "or any(min(free) > 0", "session/preempt/test_swaps.py"),
+        ("gpusched/placement/victims/free_amounts.py", "if any(min(each) < 0", "if any(min(each) > 0", "session/preempt/test_swaps.py"),
         ("gpusched/session/preempt/claims/claimant_class.py", "if pod_set.role == role) < missing:", "if pod_set.role == role) > missing:", "session/preempt/test_preempt.py"),
         ("gpusched/session/preempt/victims.py", "len(seats) > self._left", "len(seats) < self._left", "session/preempt/test_victim_sub_groups.py session/preempt/test_victims_cheapest.py"),
         ("gpusched/session/rebalance/consolidation.py", "drawn.count(n) > self._victims.left[n]", "drawn.count(n) < self._victims.left[n]", "session/rebalance/test_consolidate.py"),

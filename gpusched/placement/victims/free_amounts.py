@@ -239,15 +239,19 @@ class FreeAmounts:
 
         None where one may find room, or need more than that, as things stand. Loss limits are not asked.
         """
-        index = self._index
+        index, free = self._index, self.free.values()
         if self.room or len(index.kinds) != 1 or not index.only_pods or any(index.draws):
             return None
-        if any(each.frees != self.request or each.row not in self.free for each in self.members):
+        if not self.request or any(each.frees != self.request for each in self.members):
             return None
-        if not self.request or any(min(free) < 0 for free in self.free.values()):
+        if any(min(each) < 0 for each in free):
             return None
+        there = [self.members[each.members[0]].row in self.free for each in self.bundles]
+        numbers = [number for number, on_row in enumerate(there) if on_row]
+        if len(numbers) < len(there) and not all(0 in each for each in free):
+            return None  # beside cheaper pods elsewhere, a bound does not show that a choice costs least
         bundles = self.bundles
-        return sorted(range(len(bundles)), key=lambda n: (index.costs[n], bundles[n].order))
+        return sorted(numbers, key=lambda n: (index.costs[n], bundles[n].order))
 
     def bundles_on_rows(self) -> list[int]:
         """Those of them that free anything on a row, by number."""

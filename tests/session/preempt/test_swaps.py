@@ -19,11 +19,20 @@ class Alike(Borrowers):
     """A crowd of lone pods that are alike, but for a few in some crowds."""
 
     odd: float = 0.0
+    cordon: str = ""
+
+    def step(self):
+        """A session, from the second one on with a node that takes nobody."""
+        if self.cordon and len(self.about) > NODES * GPUS:
+            self.c.node(self.cordon, gpus=GPUS, cpu=64_000, unschedulable=True)
+        return super().step()
 
     def start(self):
         """Nodes that differ in a few crowds, beside all that borrowers do."""
         self.odd = self.rng.choice((0.0, 0.0, 0.01, 0.05))
         self.c.node("small", gpus=self.rng.choice((0, 1, 4)), cpu=self.rng.choice((1000, 8000)))
+        if self.rng.random() < 0.2:
+            self.cordon = f"node-{self.rng.randrange(NODES)}"
         super().start()
         if self.rng.random() < 0.8:
             self.leaves = [self.leaves[0], self.leaves[-1]]
@@ -122,9 +131,10 @@ def test_who_would_be_evicted_again_tries_as_often_as_others(swapped, monkeypatc
     "about",
     [
         lambda c: c.node("node-8", gpus=1),  # one claimant fits without a victim
+        lambda c: c.node("node-3", gpus=GPUS, unschedulable=True),
         lambda c: c.node("node-3", gpus=7),  # holds more than it has: two must leave for one place
     ],
-    ids=["room is left", "a node is overcommitted"],
+    ids=["room is left", "a node takes nobody", "a node is overcommitted"],
 )
 def test_nodes_that_are_not_just_full_are_searched(about, swapped, monkeypatch):
     """Claims are those that a search makes, whatever nodes hold."""
