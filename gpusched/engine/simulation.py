@@ -271,6 +271,11 @@ class Simulation:
         """What the session is decided on that runs, or was run last."""
         return self._deciding.snapshot
 
+    @property
+    def board(self) -> Board | None:
+        """The board of the daemons that are played, as it is now; None without shards."""
+        return self._exchange.board if self._exchange is not None else None
+
     # -- time --------------------------------------------------------------------------------
     def run(self) -> RunRecord:
         """Play the case to its end; see ``play``."""

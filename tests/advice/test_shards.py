@@ -71,12 +71,22 @@ def test_a_gang_starts_where_one_shard_has_room_for_it(pods):
 
 
 def test_a_gang_for_which_no_shard_has_room_is_not_told_to_start():
-    """Given two halls with a free node each, then a gang of two nodes is told that no shard has room."""
+    """Given two halls with a free node each, then a gang of two nodes never starts, and is told why."""
     answer = when(in_halls(halls={"north": 1, "south": 1}), 2)
     assert answer.start.kind is StartKind.UNKNOWN
     assert not answer.shares
     assert not answer.starting
     assert "no shard has room for it: gangs do not span shards" in answer.start.message
+    assert answer.never.startswith("no shard has room for it even when it is empty")
+    assert not answer.starts_sometime
+
+
+def test_of_a_gang_whose_shard_is_full_for_ever_nothing_tells_the_start():
+    """Given halls full of what announces no end, then a gang may start some time, and nothing tells when."""
+    runs = [*gang("runs", 2, 8, on=["north-0", "north-1"]), *gang("more", 1, 8, on=["south-0"])]
+    answer = when(in_halls(runs, halls={"north": 2, "south": 2}), 2)
+    assert answer.start.kind is StartKind.UNKNOWN
+    assert answer.starts_sometime
     assert "it had not started by" in answer.known_by
 
 

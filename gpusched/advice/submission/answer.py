@@ -55,6 +55,7 @@ _NEVER: Final = frozenset(
 )  # fmt: skip
 """Reasons that stay until what is submitted, or its queue, is another."""
 _NATIVE: Final = "scheduling.k8s.io/"
+_HOMELESS: Final = "no shard has room for it even when it is empty, gangs do not span shards, and none lends idle nodes"
 _BY_RESERVATION: Final = (
     "the session would reserve room for it then, by the ends that running gangs announce"
 )
@@ -278,7 +279,9 @@ class _SubmissionTrial:
                 lone={number: len(gangs) for number, gangs in lone.items()},
             )
             first = [
-                self._with_played_start(each, played.gangs[key], played)
+                self._with_played_start(
+                    each, played.gangs[key], played, is_homeless=key in played.homeless
+                )
                 for each, key in zip(first, keys, strict=True)
             ]
             by_workload = {
@@ -376,7 +379,12 @@ class _SubmissionTrial:
         return bool(gang.never) or starts
 
     def _with_played_start(
-        self, gang: SubmittedGang, played: PlayedStart, line: PlayedLine
+        self,
+        gang: SubmittedGang,
+        played: PlayedStart,
+        line: PlayedLine,
+        *,
+        is_homeless: bool = False,
     ) -> SubmittedGang:
         """The gang with the time and the nodes that it got when the line was played forward."""
         if self._is_settled(gang):
@@ -385,6 +393,8 @@ class _SubmissionTrial:
             reason, message = played.waits
             waits = StartAnswer(kind=StartKind.UNKNOWN, reason=reason, message=message)
             gang = attrs.evolve(gang, start=waits, starting=0, shares=(), domains=())
+        if is_homeless:
+            return attrs.evolve(gang, known_by="", never=_HOMELESS)
         if played.at is None:
             if gang.start.at > line.until and line.cut:
                 return gang  # what is reserved for it lies behind what was played

@@ -27,6 +27,8 @@ from gpusched.io.recordings.snapshot_file import SnapshotFile
 from gpusched.io.watch.informers import KINDS
 from gpusched.session.decide import Decision
 from gpusched.session.state.plan import GangBind, PodBind
+from gpusched.shards.handover import fits_nowhere
+from gpusched.shards.layout import ShardLayout
 
 SESSIONS_MAX: Final = 300
 """Sessions that are played for one submission."""
@@ -76,6 +78,7 @@ class PlayedLine:
         gangs: by key, those that start as a whole.
         workloads: by number, those whose pods start by themselves.
         sessions: that were played.
+        homeless: gangs that no shard could hold even if it were empty, where none lends nodes.
         cut: whether they were as many as are played at most.
         until: the moment up to which was played, seconds since the Unix epoch.
         late: pods that should have ended before, and were taken to end within a minute.
@@ -84,6 +87,7 @@ class PlayedLine:
 
     gangs: dict[GangKey, PlayedStart]
     workloads: dict[int, PlayedStart]
+    homeless: frozenset[GangKey]
     sessions: int
     cut: bool
     until: float
@@ -128,12 +132,21 @@ def play_forward(
     return PlayedLine(
         watch.gangs,
         watch.workloads,
+        _homeless_gangs(simulation, whole),
         simulation.sessions,
         is_cut(simulation),
         simulation.world.wall,
         start.late,
         start.guessed,
     )
+
+
+def _homeless_gangs(simulation: Simulation, gangs: Sequence[Gang]) -> frozenset[GangKey]:
+    board = simulation.board
+    layout = ShardLayout.from_config(simulation.case.config)
+    if board is None or layout.lends_any:
+        return frozenset()
+    return frozenset(each.key for each in gangs if fits_nowhere(each, layout, board))
 
 
 def is_cut(simulation: Simulation) -> bool:

@@ -103,18 +103,19 @@ class BoardExchange:
             for shard, scheduler in zip(layout.names, schedulers, strict=True)
         )
         entries = {each.part.first: each.part.claim(each.part.first) for each in self.members}
-        self._board = Board(layout=layout.digest, shards=entries)
+        self.board = Board(layout=layout.digest, shards=entries)
+        """As it was written last."""
         self._known = known
         for member in self.members:
-            member.part.read(self._board)
+            member.part.read(self.board)
             member.part.nodes.end_rests(epoch)
 
     def follow_places(self) -> None:
         """Let daemons begin as those that were there before: by what they said of gangs and nodes, else by where gangs are."""
         part, cache = self.members[0].part, self.members[0].scheduler.cache
         if self._known is not None and self._known.layout == part.layout.digest:
-            self._board = msgspec.structs.replace(
-                self._board,
+            self.board = msgspec.structs.replace(
+                self.board,
                 owners=self._known.owners,
                 nodes=self._known.nodes,
                 grants=self._known.grants,
@@ -145,8 +146,8 @@ class BoardExchange:
             if len(there) == 1 and part.nodes.home(node) not in there:
                 nodes[node] = there.pop()
         first = part.layout.first_owner
-        self._board = msgspec.structs.replace(
-            self._board,
+        self.board = msgspec.structs.replace(
+            self.board,
             nodes=nodes,
             owners={
                 digits: shard for digits, shard in sorted(owners.items()) if shard != first(digits)
@@ -155,7 +156,7 @@ class BoardExchange:
 
     def _take_effect(self) -> None:
         for member in self.members:
-            member.part.read(self._board)
+            member.part.read(self.board)
             member.part.take_effect(member.scheduler.cache)
 
     def _count_all(self) -> None:
@@ -164,9 +165,9 @@ class BoardExchange:
             snapshot = member.scheduler.cache.take_snapshot(self._wall)
             member.part.note_snapshot(snapshot)
             member.part.note_decisions(snapshot, Plan(revision=snapshot.revision))
-            self._board = member.part.proposal(self._wall)
+            self.board = member.part.proposal(self._wall)
             for each in self.members:
-                each.part.read(self._board)
+                each.part.read(self.board)
 
     def note_session(
         self, part: ShardPart, snapshot: Snapshot, told: Plan, decision: Decision
@@ -182,7 +183,7 @@ class BoardExchange:
         promised = {name for room in decision.reserved for name in room.nodes}
         part.note_decisions(snapshot, told, promised=promised)
         member = next(each for each in self.members if each.part is part)
-        if part.nodes.are_resting or part.proposal(self._wall) != self._board:
+        if part.nodes.are_resting or part.proposal(self._wall) != self.board:
             self._plan_look(member, max(self._now(), member.looked_at + WRITES_APART_S))
 
     @property
@@ -201,10 +202,10 @@ class BoardExchange:
         member.looked_at, member.due_at = at, None
         before = member.part.board
         member.end_rests(self._wall)
-        member.part.read(self._board)
+        member.part.read(self.board)
         proposal = member.part.proposal(self._wall)
-        if proposal != self._board:
-            self._board = proposal
+        if proposal != self.board:
+            self.board = proposal
             member.part.read(proposal)
             for other in self.members:
                 if other is not member:
