@@ -4,7 +4,8 @@ Where nothing happens the time goes on, and sessions begin with the same rounds:
 it has looked at everybody (``RoundProgress``).
 
 5,000 nodes of 10 GPUs run 50,000 gangs of one pod; 10,000 gangs of 500 shapes wait in 20 queues. Before a pod ends
-everybody was looked at and the cluster is at rest, as sessions follow each other until it is.
+everybody was looked at and the cluster is at rest, as sessions follow each other until it is. What the daemon has in another
+process, or does once, is not measured: the solver is loaded, and what there is by then is never walked for garbage again.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from benchmarks.figures import Figure, middle
 from gpusched.api.pod.pod import GangAnnotations, PodPhase
 from gpusched.api.serializer.codecs import CODECS
 from gpusched.config.model import DEFAULT
-from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.observe.process_limits import leave_objects_alone
 from gpusched.io.watch.informers import make_event_handlers
+from gpusched.placement.cpsat.solver import warm_up_solver
 from gpusched.session.state.order.round_progress import RoundProgress
 from gpusched.session.state.plan import Plan
 from gpusched.testing import entities
@@ -47,10 +49,11 @@ def measure() -> list[Figure]:
     Raises:
         RuntimeError: no pod that ended let a gang start, so that something else was measured.
     """
-    collect_garbage_rarely()  # as the daemon does
+    warm_up_solver()
     c = full_cluster()
     sessions = Sessions(c)
     sessions.until_rest()
+    leave_objects_alone()  # as the daemon does when it has listed everything
     quiet = _quiet_ms(sessions)
     ended, started = [], []
     for number in range(ENDS):
@@ -73,6 +76,7 @@ def measure() -> list[Figure]:
             started,
             ENDED_MAX_MS,
         ),
+        _p99("the same, the slowest of a hundred", started, ENDED_P99_MAX_MS),
     ]
 
 

@@ -584,7 +584,7 @@ class Cache:
             device_totals=self.charges.devices.totals,
             population=self.families.sizes.size_shares(),
             move_records=moves,
-            idle_gangs=self.families.idle_gangs_by_queue(gangs),
+            idle_gangs=self.families.idle_gangs_by_queue(),
             tenant_rounds=self.rounds,
             may_end_early=self.may_end_early,
             expected_starts=self.expected_starts,

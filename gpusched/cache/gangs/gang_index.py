@@ -370,12 +370,13 @@ class GangIndex:
         """What is said of gangs may have changed: those that nothing can be decided for, too."""
         self._idle_unshown = len(self._idle)
 
-    def idle_gangs_by_queue(self, gangs: Iterable[Gang]) -> dict[str, int]:
-        """By queue, gangs for which nothing can be decided and that are not among these."""
+    def idle_gangs_by_queue(self) -> dict[str, int]:
+        """By queue, gangs for which nothing can be decided and that were not shown last."""
         if not self._idle:
             return {}
         counts = self._idle_counts.copy()
-        counts.subtract(gang.queue for gang in gangs if gang.key in self._idle)
+        shown = self._shown.passing_gangs()  # those that wait are none of them
+        counts.subtract(gang.queue for gang in shown if gang.key in self._idle)
         return {queue: count for queue, count in sorted(counts.items()) if count > 0}
 
     def _some_idle(self) -> list[GangKey]:

@@ -195,11 +195,9 @@ class AvailabilityProfile:
     def release_times(self, until: int) -> list[int]:
         """When something ends, ascending, each once, after now and not after ``until``."""
         if self._times[0] != (self.version, until):
-            times = self.flatten_releases()[0]
-            low, high = np.searchsorted(times, (self.now, until), side="right").tolist()
-            there = times[low:high]  # ascending
-            changed = np.diff(there, prepend=self.now) > 0
-            self._times = ((self.version, until), there[changed].tolist())
+            times = self._order.times
+            low, high = bisect_right(times, self.now), bisect_right(times, until)
+            self._times = ((self.version, until), times[low:high])
         return self._times[1]
 
     def ends_at(self, time: int) -> GangKey | None:

@@ -140,3 +140,24 @@ def test_nothing_is_kept_of_columns_that_are_gone_while_nothing_runs(given):
     given.when.one_session()
     assert given.decision.contained == ()
     assert given.then.reason("waits") == "InsufficientResources"
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_times_of_a_changed_order_are_those_of_one_made_anew(seed):
+    """Given releases that come and go, several at one time, then the times at which something ends are known as before."""
+    rng = random.Random(seed)
+
+    def release(number):
+        return Release(
+            rng.randint(0, 20),
+            np.array([0]),
+            np.array([[1]]),
+            GangKey("PodGroup", "n", f"g{number}"),
+        )
+
+    order = ReleaseOrder([release(number) for number in range(40)])
+    assert order.times == sorted({each.time for each in order.releases})
+    for step in range(4):
+        gone = rng.sample(order.releases, 2)
+        order = order.with_changes(gone, [release(100 + step)])
+        assert order.times == sorted({each.time for each in order.releases})

@@ -9,6 +9,7 @@ import pytest
 
 from gpusched.api.pod.pod import PodPhase
 from gpusched.base.clock import SystemClock
+from gpusched.cache.snapshot import TenantRound
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import decide
 from gpusched.session.state.order.round_progress import RoundProgress
@@ -120,19 +121,17 @@ def test_a_session_with_new_gangs_looks_at_all_of_them():
     assert not c.decision.ended_early
 
 
-def test_only_a_change_lets_a_session_end_early():
-    """Given that nothing changed, or that the last session ended early, then the next one is whole."""
+def test_a_session_that_ended_early_counts_for_no_round():
+    """Given that a session ended early, then the next one follows at once, knows of the same change, and does not end early."""
     progress = RoundProgress()
     progress.begin_session(1, (), now=0.0)
     assert progress.may_end_early
     following = progress.note_session(1, rounds=(), stays_until=9.0, now=0.0, ended_early=True)
     assert following == (None, 0.0)
-    progress.begin_session(2, (), now=0.0)
     assert not progress.may_end_early
-    progress.note_session(2, rounds=(), stays_until=9.0, now=0.0)
-    progress.begin_session(2, (), now=0.0)
-    assert not progress.may_end_early
-    progress.begin_session(3, (), now=0.0)
+    rounds = progress.begin_session(1, (TenantRound("q", "n", rests=True),), now=0.0)
+    assert [(each.changed, each.rests) for each in rounds] == [(True, False)]
+    progress.note_session(1, rounds=(), stays_until=9.0, now=0.0)
     assert progress.may_end_early
 
 

@@ -7,8 +7,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.meta.resources import Resources
-from gpusched.session.state.order.room_totals import RoomTotals
+from gpusched.session.state.equivalence import EquivalenceClasses
+from gpusched.session.state.order.room_totals import Asking, GangRoom, RoomTotals
 from gpusched.testing.given import Given
 
 _AMOUNTS = st.integers(0, 12)
@@ -65,3 +67,23 @@ def test_what_no_node_offers_has_no_room():
     totals.follow(_nodes([(0, 0, 0)] * 5))
     assert totals.number_of(Resources((("example.com/fpga", 1),))) == -1
     assert totals.number_of(Resources(())) is None
+
+
+def test_gangs_that_are_compared_together_are_told_what_each_is_told():
+    """Given gangs of one and of several kinds of pods, of none that fit and of nothing that nodes offer, then a table says of each what is said of it alone."""
+    c = Given().nodes(5, gpus=8, cpu=10)
+    for number, (pods, gpus) in enumerate(
+        [(1, 1), (3, 8), (6, 8), (40, 1), (41, 1), (1, 9), (2, 0)]
+    ):
+        c.gang(f"g-{number}", pods=pods, gpus=gpus)
+    c.gang("shared", pods=1, share=GpuShare(thousandths=500))
+    totals, kinds = RoomTotals(), EquivalenceClasses()
+    for used in (0, 3, 1):
+        nodes = _nodes([(0, used, 0)] * 5)
+        gangs = c.cache.take_snapshot(c.now).gangs
+        asking = Asking([(gang, [gang.key]) for gang in gangs])
+        room = GangRoom(totals, nodes, kinds)
+        alone = [GangRoom(totals, nodes, kinds).may_suffice(gang) for gang in gangs]
+        assert room.each_may_suffice(asking) == alone
+    assert True in alone
+    assert False in alone

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from itertools import chain
 from operator import attrgetter
 from typing import Final
 
@@ -26,6 +27,10 @@ class ShownGangs:
         """Keys that passed before and are shown once more."""
         self._gangs: list[Gang] = []
         self._shown: tuple[Gang, ...] = ()
+
+    def passing_gangs(self) -> Iterator[Gang]:
+        """Gangs that were shown last and not because they wait, in any order."""
+        return chain.from_iterable(self._families.get(key, ()) for key in self._passing)
 
     def show_again(self) -> None:
         """Show next time what was shown last, too."""

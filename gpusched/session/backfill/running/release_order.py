@@ -69,6 +69,7 @@ class ReleaseOrder:
         self._counts: Ints | None = None
         """Members of each release."""
         self._known_ends: Ints | None = None
+        self._times: list[int] | None = None
 
     @property
     def _ends(self) -> Ints:
@@ -94,9 +95,33 @@ class ReleaseOrder:
         before = [bisect_right(other.releases, _turn(each), key=_turn) for each in added]
         for each in added:
             insort(other.releases, each, key=_turn)
+        if self._times is not None:
+            other._times = self._times.copy()
+            for time in {each.time for each in (*gone, *added)}:
+                other._note_time(time)
         if self._flat is not None:
             other._flat, other._counts = self._changed_arrays(positions, added, before)
         return other
+
+    @property
+    def times(self) -> list[int]:
+        """When something ends, ascending, each once. Not to be changed."""
+        if self._times is None:
+            times = _times_of(self.releases)
+            self._times = times[np.diff(times, prepend=-1) > 0].tolist()
+        return self._times
+
+    def _note_time(self, time: int) -> None:
+        """Enter a time among those that are known, or take it out, as something ends then or does not."""
+        assert self._times is not None
+        place = bisect_left(self._times, time)
+        is_known = self._times[place : place + 1] == [time]
+        if is_known == (self.first_at(time) is not None):
+            return
+        if is_known:
+            del self._times[place]
+        else:
+            self._times.insert(place, time)
 
     def _position(self, release: Release) -> int:
         position = bisect_left(self.releases, _turn(release), key=_turn)

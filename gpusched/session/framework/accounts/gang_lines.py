@@ -7,12 +7,13 @@ changed, not the gangs that wait.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 from heapq import merge
 from itertools import chain, compress, count
-from operator import is_not
-from typing import NamedTuple
+from operator import is_, is_not
+from typing import Final, NamedTuple
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
@@ -41,15 +42,18 @@ class GangLine:
     shown: tuple[Gang, ...]
     gangs: tuple[Gang, ...]
 
+    def _pick(self, name: str, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
+        return tuple(filter(_PICKED[name], gangs))
+
     @cached_property
     def optional(self) -> tuple[Gang, ...]:
         """Gangs that a session may leave to the next ones."""
-        return tuple(gang for gang in self.gangs if not is_always_included(gang))
+        return self._pick("optional", self.gangs)
 
     @cached_property
     def always(self) -> tuple[Gang, ...]:
         """Gangs that every session looks at."""
-        return tuple(gang for gang in self.gangs if is_always_included(gang))
+        return self._pick("always", self.gangs)
 
     @cached_property
     def waits(self) -> bool:
@@ -64,7 +68,7 @@ class GangLine:
     @cached_property
     def incomplete(self) -> tuple[Gang, ...]:
         """Gangs that hold places and miss members, each of which every session looks at."""
-        return tuple(gang for gang in self.gangs if gang.placed and gang.missing_members)
+        return self._pick("incomplete", self.gangs)
 
     @cached_property
     def told_counts(self) -> tuple[int, int]:
@@ -83,7 +87,7 @@ class GangLine:
     @cached_property
     def startable(self) -> tuple[Gang, ...]:
         """Gangs, as the snapshot has them, with pods that may get a place and nothing wrong about them."""
-        return tuple(gang for gang in self.shown if is_startable(gang))
+        return self._pick("startable", self.shown)
 
     @cached_property
     def requested_without_errors(self) -> Resources:
@@ -93,7 +97,7 @@ class GangLine:
     @cached_property
     def without_reason(self) -> tuple[Gang, ...]:
         """Gangs of which no status tells yet why they wait."""
-        return tuple(gang for gang in self.gangs if not _has_published_reason(gang))
+        return self._pick("without_reason", self.gangs)
 
     @cached_property
     def claiming_classes(self) -> Mapping[str, PodClass]:
@@ -108,16 +112,12 @@ class GangLine:
     @cached_property
     def repelling(self) -> tuple[Gang, ...]:
         """Gangs, as the snapshot has them, with a pod that has required anti-affinity."""
-        return tuple(
-            gang
-            for gang in self.shown
-            if any(pod_set.pod_class.pod_anti_affinity for pod_set in gang.pod_sets)
-        )
+        return self._pick("repelling", self.shown)
 
     @cached_property
     def nominated(self) -> tuple[Gang, ...]:
         """Gangs, as the snapshot has them, of which an existing pod was nominated to a node."""
-        return tuple(g for g in self.shown if not g.suspended and g.has_nominated_pods)
+        return self._pick("nominated", self.shown)
 
     @cached_property
     def level_names(self) -> frozenset[str]:
@@ -259,6 +259,7 @@ class KeptLines:
         for gang in fresh:
             came.setdefault(_line_key(gang), []).append(gang)
         lines, seen, now = self._lines, self._seen, self._shown
+        left = set(map(id, gone))
         for key in {*came, *map(_line_key, gone), *map(_line_key, moved)}:
             line = lines.get(key)
             stay = [gang for gang in line.shown if id(gang) in now] if line is not None else []
@@ -267,6 +268,8 @@ class KeptLines:
             if stay:
                 gangs = tuple([seen.get(id(gang), gang) for gang in stay])
                 lines[key] = GangLine(key, tuple(stay), gangs)
+                if line is not None and not seen and all(map(is_, line.gangs, line.shown)):
+                    _pick_as_before(lines[key], line, came.get(key, ()), left)
             else:
                 lines.pop(key, None)
 
@@ -307,3 +310,38 @@ def _has_published_reason(gang: Gang) -> bool:
     if gang.pod_group is not None and gang.pod_group.our_condition("Scheduled") is not None:
         return True
     return any(pod.unschedulable_reason for pod_set in gang.pod_sets for pod in pod_set.pods)
+
+
+_PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
+    "optional": lambda gang: not is_always_included(gang),
+    "always": is_always_included,
+    "incomplete": lambda gang: gang.placed and gang.missing_members,
+    "startable": is_startable,
+    "without_reason": lambda gang: not _has_published_reason(gang),
+    "repelling": lambda gang: any(each.pod_class.pod_anti_affinity for each in gang.pod_sets),
+    "nominated": lambda gang: not gang.suspended and gang.has_nominated_pods,
+}
+"""Attributes of a line that hold some of its gangs, and which."""
+
+
+def _pick_as_before(
+    line: GangLine, before: GangLine, came: Sequence[Gang], gone: AbstractSet[int]
+) -> None:
+    """Enter in a line what was found of the one before, of which few gangs are others.
+
+    Args:
+        line: whose gangs are as the snapshot has them.
+        before: the same of the last session.
+        came: gangs that it has more.
+        gone: gangs that are not there any more, by ``id``.
+    """
+    for name, picks in _PICKED.items():
+        try:
+            known: tuple[Gang, ...] = object.__getattribute__(before, name)
+        except AttributeError:
+            continue  # nobody asked
+        more = list(filter(picks, came))
+        left = [gang for gang in known if id(gang) not in gone]
+        if more:
+            left = sorted([*left, *more], key=lambda gang: gang.key)
+        object.__setattr__(line, name, tuple(left))

@@ -80,7 +80,7 @@ class _TenantBacklog:
         head: keys of gangs that were first in line when the round began.
         chosen: gangs that this session looks at, by key.
         for_room: keys of those that are chosen because nodes may have room for them, and for nothing else.
-        left: keys of gangs that this round is still to look at, in queue order.
+        given_left: what ``left`` is where no look says it.
         before: how far the rounds had come.
         presses: whether some of those that are left press.
         same: whether the rounds before were about the same gangs.
@@ -93,12 +93,17 @@ class _TenantBacklog:
     head: Sequence[GangKey]
     chosen: dict[GangKey, Gang]
     for_room: AbstractSet[GangKey]
-    left: Sequence[GangKey]
+    given_left: Sequence[GangKey]
     before: TenantRound
     presses: bool = False
     same: bool = False
     rests: bool = False
     look: TenantLook | None = None
+
+    @property
+    def left(self) -> Sequence[GangKey]:
+        """Keys of gangs that this round is still to look at, in queue order."""
+        return self.given_left if self.look is None else self.look.left
 
 
 class GangSelection:
@@ -309,7 +314,7 @@ class GangSelection:
         basis = LookBasis(order, before, share, self._nodes, self._evicts, pressing)
         look = self._kept.looks.find(tenant, basis, self._gang_costs)
         return _TenantBacklog(
-            tenant, gangs, look.head, dict(look.chosen), look.for_room, look.left, before,
+            tenant, gangs, look.head, dict(look.chosen), look.for_room, (), before,
             look.presses, look=look,
         )  # fmt: skip
 
@@ -377,8 +382,9 @@ class GangSelection:
         """Gangs that press; of equal ones the room is compared once."""
         pressing = {gang.key for gang in order.others if self._presses(gang, before)}
         new = order.gangs_not_in(before.known).names
-        for first, names in order.asking:
-            if self.room.may_suffice(first):
+        suffice = self.room.each_may_suffice(order.asking)
+        for (_, names), suffices in zip(order.asking.kinds, suffice, strict=True):
+            if suffices:
                 pressing.update(names)
             elif new:
                 pressing.update(new.intersection(names))
@@ -425,10 +431,10 @@ class GangSelection:
             return
         for key, gang in sorted(line.chosen.items()):
             if sort_key(gang, self._order_keys) > bar:
-                line.look = None
+                line.given_left, line.look = line.left, None
                 del line.chosen[key]
                 if key not in line.left:
-                    line.left = [key, *line.left]
+                    line.given_left = [key, *line.left]
 
     def _gather(self) -> tuple[Gang, ...]:
         if not self._backlogs:

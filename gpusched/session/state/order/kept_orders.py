@@ -15,6 +15,7 @@ from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
 from gpusched.session.state.order.order_keys import OrderKeys
+from gpusched.session.state.order.room_totals import Asking
 from gpusched.session.state.order.work_budget import Tenant, asks_for_place
 
 Spots = Sequence[int]
@@ -100,13 +101,10 @@ class GangOrder:
         return {gang.key: place for place, gang in enumerate(self.ordered)}
 
     @cached_property
-    def asking(self) -> Sequence[tuple[Gang, Sequence[GangKey]]]:
-        """Of each class whose gangs look for a place one gang, and the keys of all."""
-        return [
-            (gangs[0], [gang.key for gang in gangs])
-            for gangs in self.kinds.values()
-            if asks_for_place(gangs[0])
-        ]
+    def asking(self) -> Asking:
+        """Those that look for a place, by class."""
+        kinds = [gangs for gangs in self.kinds.values() if asks_for_place(gangs[0])]
+        return Asking([(gangs[0], [gang.key for gang in gangs]) for gangs in kinds])
 
     def in_turn(self, names: Iterable[GangKey]) -> list[Gang]:
         """Those of some gangs that are among these, in the order of their turns."""

@@ -6,12 +6,15 @@ leave still hold counts as free.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Sequence
+from typing import Final, NamedTuple
 
 import numpy as np
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.arrays.columns import Ints, NodeColumns, how_many_fit, request_vector
+from gpusched.base.classes import define
 from gpusched.base.limits import COLUMN_MAX
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
@@ -23,8 +26,29 @@ _Asks = tuple[int, tuple[tuple[int, int], ...]]
 """Pods that a gang needs, and of each part of them how many there are and the number of their kind."""
 
 
+class AskTable(NamedTuple):
+    """What some gangs ask for, to be held against totals together.
+
+    Attributes:
+        generation: of the totals, whose numbers these are.
+        lacking: pods that each gang needs, shape (gangs,).
+        pods: how many pods each part of them has, shape (parts,).
+        numbers: of the kinds of these pods, shape (parts,).
+        owners: the gang of each part by its place, shape (parts,).
+    """
+
+    generation: int
+    lacking: Ints
+    pods: Ints
+    numbers: Ints
+    owners: Ints
+
+
 class RoomTotals:
     """Totals over all nodes, by what one pod requests."""
+
+    generation = 0
+    """Changes when kinds get other numbers."""
 
     def __init__(self) -> None:
         self._nodes: NodeColumns | None = None
@@ -32,9 +56,12 @@ class RoomTotals:
         self._forget()
 
     def _forget(self) -> None:
+        self.generation += 1
         self._number: dict[Resources, int] = {}
         self._amounts: list[Ints] = []
         """Of one pod of each kind, shape (resources,)."""
+        self._counted: tuple[list[int], Ints] | None = None
+        """``totals`` as an array, while they are the same object."""
         self.totals: list[int] = []
         """How many pods of each kind have room at most, by the numbers of ``number_of``."""
         self._stacked: Ints | None = None
@@ -67,15 +94,35 @@ class RoomTotals:
             gang: that waits.
             kind: its equivalence class, for whose gangs it is the same; None for none.
         """
+        lacking, parts = self._known_asks(gang, kind)
+        for pods, number in parts:
+            lacking -= min(pods, self.totals[number])
+        return lacking <= 0
+
+    def each_may_suffice(self, table: AskTable) -> list[bool]:
+        """The same of each gang of a table."""
+        if self._counted is None or self._counted[0] is not self.totals:
+            self._counted = (self.totals, np.array(self.totals, dtype=np.int64))
+        found = np.minimum(table.pods, self._counted[1][table.numbers])
+        there = np.bincount(table.owners, found, minlength=len(table.lacking))
+        enough: list[bool] = (there >= table.lacking).tolist()
+        return enough
+
+    def table_of(self, gangs: Sequence[tuple[Gang, EquivalenceClass | None]]) -> AskTable:
+        """What gangs ask for, each with its equivalence class."""
+        asks = [self._known_asks(gang, kind) for gang, kind in gangs]
+        parts = [(*part, owner) for owner, (_, each) in enumerate(asks) for part in each]
+        pods, numbers, owners = np.array(parts, dtype=np.int64).reshape(-1, 3).T
+        lacking = np.array([lacking for lacking, _ in asks], dtype=np.int64)
+        return AskTable(self.generation, lacking, pods, numbers, owners)
+
+    def _known_asks(self, gang: Gang, kind: EquivalenceClass | None) -> _Asks:
         asks = self._asks.get(kind) if kind is not None else None
         if asks is None:
             asks = self._asks_of(gang)
             if kind is not None and len(self._asks) < _KINDS_MAX:
                 self._asks[kind] = asks
-        lacking, parts = asks
-        for pods, number in parts:
-            lacking -= min(pods, self.totals[number])
-        return lacking <= 0
+        return asks
 
     def _asks_of(self, gang: Gang) -> _Asks:
         lacking, parts = max(1, gang.members_at_start), list[tuple[int, int]]()
@@ -105,8 +152,22 @@ class RoomTotals:
         self._number[requests] = number = len(self.totals)
         self._amounts.append(amounts)
         self._stacked = None
+        self._counted = None
         self.totals.append(int(how_many_fit(self._free[:, ask.columns], ask.amounts).sum()))
         return number
+
+
+@define(eq=False)
+class Asking:
+    """Gangs that look for a place.
+
+    Attributes:
+        kinds: one of each equivalence class, and the keys of all.
+        table: what they ask for, kept while it holds.
+    """
+
+    kinds: Sequence[tuple[Gang, Sequence[GangKey]]]
+    table: AskTable | None = None
 
 
 class GangRoom:
@@ -132,6 +193,15 @@ class GangRoom:
             if kind is not None:
                 self._known[kind] = known
         return known
+
+    def each_may_suffice(self, asking: Asking) -> list[bool]:
+        """The same of each of some gangs."""
+        totals = self._totals
+        totals.follow(self._nodes)
+        if asking.table is None or asking.table.generation != totals.generation:
+            firsts = [gang for gang, _ in asking.kinds]
+            asking.table = totals.table_of([(gang, self._kinds.class_of(gang)) for gang in firsts])
+        return totals.each_may_suffice(asking.table)
 
 
 def _fits(free: Ints, amounts: Ints) -> Ints:

@@ -59,12 +59,15 @@ class RoundProgress:
         """From when on a session looks at gangs that do not press."""
         self._paused = False
         self._ended_early = False
-        self.may_end_early = False
-        """Whether the session that was begun may end when it has started somebody: something has changed, and the last one did not."""
         self._left: dict[tuple[str, str], tuple[GangKey, ...]] = {}
         """Gangs of each tenant that were left when the session began."""
         self._had_turn: dict[tuple[str, str], set[GangKey]] = {}
         """Gangs that were looked at since something changed, of tenants whose sessions end before they come to all."""
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether the next session may end when it has started somebody, as the last one did not."""
+        return not self._ended_early
 
     def begin_session(self, changes: int, rounds: Rounds, *, now: float) -> Rounds:
         """Where a session begins: nobody rests any more where something has changed, or a moment has come.
@@ -75,7 +78,6 @@ class RoundProgress:
             now: seconds since the epoch.
         """
         changed = changes != self._seen
-        self.may_end_early = changed and not self._ended_early
         quiet = not changed and (self._goes_on or now < self._rests_until)
         if not quiet and not self._goes_on:
             self._turn_at = now + limits.TENANT_ROUND_PAUSE_S

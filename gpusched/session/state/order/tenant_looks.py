@@ -66,8 +66,6 @@ class TenantLook:
         head: keys of gangs that are first in line.
         chosen: gangs that are looked at, by key; not to be changed.
         for_room: keys of those that are chosen because nodes may have room for them, and for nothing else.
-        left: keys of gangs that the round is still to look at, in the order of their turns.
-        spots: their places in the order.
         presses: whether some of those that are left press.
         after: how far the round is after the session, by who of them was put back and who was put off.
     """
@@ -76,10 +74,28 @@ class TenantLook:
     head: tuple[GangKey, ...]
     chosen: Mapping[GangKey, Gang]
     for_room: AbstractSet[GangKey]
-    left: tuple[GangKey, ...]
-    spots: Spots
     presses: bool
     after: dict[Turns, TenantRound] = attrs.field(init=False, factory=dict)
+    _left: tuple[tuple[GangKey, ...], Spots] | None = attrs.field(init=False, default=None)
+
+    @property
+    def left(self) -> tuple[GangKey, ...]:
+        """Keys of gangs that the round is still to look at, in the order of their turns."""
+        return self._those_left()[0]
+
+    @property
+    def spots(self) -> Spots:
+        """Their places in the order."""
+        return self._those_left()[1]
+
+    def _those_left(self) -> tuple[tuple[GangKey, ...], Spots]:
+        """Worked out when they are asked for: a session that ends early leaves the round as it was."""
+        if self._left is None:
+            order, before = self.basis.order, self.basis.before
+            unseen = order.gangs_not_in(before.looked_at)
+            left = unseen.with_others(self.basis.pressing).without(set(self.chosen))
+            self._left = (same_names(order.keys_at(left), before.left), left)
+        return self._left
 
     def keep_after(self, turns: Turns, after: TenantRound) -> None:
         """Keep how far the round is when these had no turn after all."""
@@ -130,16 +146,12 @@ def _choose_anew(basis: LookBasis, costs: GangCosts) -> TenantLook:
         units,
         shared=bool(pressing),
     )
-    gone.update(gang.key for gang in found.chosen)
-    left = unseen.with_others(pressing).without(gone)
     chosen = {gang.key: gang for gang in (*chosen_head, *found.chosen)}
     return TenantLook(
         basis,
         tuple([gang.key for gang in head]),
         chosen,
         found.for_room,
-        same_names(order.keys_at(left), before.left),
-        left,
         found.presses,
     )
 
