@@ -8,6 +8,7 @@ from gpusched.api.meta.identity import ObjectKey
 from gpusched.app.candidate import LeaseCandidate
 from gpusched.app.options import AppOptions
 from gpusched.cache.cache import Cache
+from gpusched.cache.snapshot import Snapshot
 from gpusched.config.model import Config
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.cycle.session_cycle import SessionCycle
@@ -16,6 +17,8 @@ from gpusched.io.history.told_starts import ToldStarts
 from gpusched.io.serve.announcement import ViewAnnouncement
 from gpusched.io.serve.publisher import ViewAddress
 from gpusched.io.serve.served_view import ServedView
+from gpusched.session.decide import Decision
+from gpusched.session.state.plan import Plan
 from gpusched.session.status.foreign_names import HideNames, hide_names
 from gpusched.view.node_views import gpu_totals_view
 
@@ -54,16 +57,20 @@ def follow_sessions(view: ServedView, cycle: SessionCycle, cache: Cache) -> None
     """Have a view show the sessions of a new term, and nothing of terms before."""
     view.forget()
     view.gpu_totals = lambda: gpu_totals_view(cycle.gpu_gauges.counts)
-    cycle.shown.append(
-        lambda snapshot, plan, decision: view.session(
-            snapshot,
-            plan,
-            decision,
-            cache=cache,
-            policy=cycle.rules.policy,
-            session_cache=cycle.rules.session_cache,
-        )
-    )
+
+    def show(snapshot: Snapshot, plan: Plan, decision: Decision) -> None:
+        if not decision.ended_early:
+            rules = cycle.rules
+            view.session(
+                snapshot,
+                plan,
+                decision,
+                cache=cache,
+                policy=rules.policy,
+                session_cache=rules.session_cache,
+            )
+
+    cycle.shown.append(show)
 
 
 def follow_plays(
@@ -88,7 +95,12 @@ def follow_plays(
         on_played=cycle.wake,
         clock=options.clock,
     )
-    cycle.shown.append(lambda _snapshot, plan, _decision: player.note_session(plan))
+
+    def note(_snapshot: Snapshot, plan: Plan, decision: Decision) -> None:
+        if not decision.ended_early:
+            player.note_session(plan)
+
+    cycle.shown.append(note)
     told.played = player.fresh_starts
     return player
 

@@ -168,7 +168,7 @@ class SessionCycle:
         """Told of every plan after it was carried out, with all names: for operators."""
         self.shown: list[Callable[[Snapshot, Plan, Decision], None]] = []
         """Told what each session saw, of its plan with sentences and statuses as they are written, and of its
-        decision."""
+        decision; one that ended early says nothing of anybody but whom it starts and evicts."""
         self.revise: Callable[[Snapshot, Plan], Plan] = lambda _snapshot, plan: plan
         """Takes out of a plan what is better left to other daemons, before anything of it is carried out."""
         self.tell_more: Callable[[Plan], Plan] = lambda plan: plan
@@ -381,7 +381,7 @@ class SessionCycle:
         for listener in self.decided:
             with self.faults.contain("listeners"):
                 listener(decision.plan)
-        for shower in () if decision.ended_early else self.shown:
+        for shower in self.shown:
             with self.faults.contain("listeners"):
                 shower(snapshot, told, decision)
 

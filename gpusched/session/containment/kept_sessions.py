@@ -96,7 +96,8 @@ def _may_be_kept(policy: Policy, result: AttemptResult) -> bool:
     )
     if troubled or any(each.faults for each in result.searches):
         return False
-    return not result.plan.has_effects and not undeclared_parts(policy)
+    whole = not result.plan.has_effects and not result.ended_early
+    return whole and not undeclared_parts(policy)
 
 
 def undeclared_parts(policy: Policy) -> tuple[str, ...]:

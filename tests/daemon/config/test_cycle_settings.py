@@ -11,6 +11,7 @@ import attrs
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from gpusched.app.view import follow_sessions
 from gpusched.base.clock import SystemClock
 from gpusched.config.model import DEFAULT, LimitsConfig, PlacementConfig
 from gpusched.io.cycle.session_cycle import SessionCycle, SessionRules
@@ -117,6 +118,20 @@ def test_sessions_grow_while_a_burst_starts() -> None:
     assert times == [1, 2, 4, 5, 1]
 
 
+class ShownView:
+    """A view that remembers the plans of the sessions that it is to show."""
+
+    def __init__(self) -> None:
+        self.plans: list[Any] = []
+
+    def forget(self) -> None:
+        """A new term begins."""
+
+    def session(self, _snapshot: Any, plan: Any, _decision: Any, **_parts: Any) -> None:
+        """A session is to be shown."""
+        self.plans.append(plan)
+
+
 def test_a_start_is_carried_out_before_everybody_had_a_turn() -> None:
     """Given long lines at rest, when a pod ends, then the session that starts a gang tells of nothing else, and the next one does."""
     c = Given().nodes(1, gpus=8)
@@ -130,17 +145,18 @@ def test_a_start_is_carried_out_before_everybody_had_a_turn() -> None:
     c.gang("fits", pods=1, gpus=1, queue="a").gang("second", pods=1, gpus=1, queue="b")
     plans: list[Any] = []
     shown: list[Any] = []
-    accepting = Accepting()
+    view = ShownView()
 
     async def live(clock: Any) -> None:
-        cycle = make_cycle(c, DEFAULT, Telemetry(), accepting, clock)
+        cycle = make_cycle(c, DEFAULT, Telemetry(), Accepting(), clock)
+        follow_sessions(view, cycle, c.cache)
         cycle.decided.append(plans.append)
         cycle.shown.append(lambda _snapshot, plan, _decision: shown.append(plan))
         cycle.wake()
         task = asyncio.create_task(cycle.run())
         await asyncio.sleep(60.0)
-        plans.clear()
-        shown.clear()
+        for told in (plans, shown, view.plans):
+            told.clear()
         c.gone("small-0")
         await asyncio.sleep(60.0)
         task.cancel()
@@ -150,7 +166,8 @@ def test_a_start_is_carried_out_before_everybody_had_a_turn() -> None:
     assert [each.gang.name for each in first.binds] == ["fits"]
     assert (first.gangs, first.queues, second.binds) == ((), (), ())
     assert {each.gang.name for each in second.gangs} >= {"second", "b-0"}
-    assert len(shown) == len(plans) - 1
+    assert len(shown) == len(plans), "the history is told for whom gangs leave"
+    assert view.plans == shown[1:], "people see the cluster as a whole session left it"
 
 
 def sessions_after(*happens: tuple[float, Callable[[Given], object]]) -> list[float]:

@@ -80,7 +80,7 @@ class _TenantBacklog:
         head: keys of gangs that were first in line when the round began.
         chosen: gangs that this session looks at, by key.
         for_room: keys of those that are chosen because nodes may have room for them, and for nothing else.
-        given_left: what ``left`` is where no look says it.
+        given_left: what ``keys_left`` is where no look says it.
         before: how far the rounds had come.
         presses: whether some of those that are left press.
         same: whether the rounds before were about the same gangs.
@@ -101,9 +101,9 @@ class _TenantBacklog:
     look: TenantLook | None = None
 
     @property
-    def left(self) -> Sequence[GangKey]:
+    def keys_left(self) -> Sequence[GangKey]:
         """Keys of gangs that this round is still to look at, in queue order."""
-        return self.given_left if self.look is None else self.look.left
+        return self.given_left if self.look is None else self.look.keys_left
 
 
 class GangSelection:
@@ -199,7 +199,7 @@ class GangSelection:
                 continue
             tenant = tenant_of_gang(gang, self._queues)
             if tenant not in places:
-                left = self._backlogs[tenant].left if tenant in self._backlogs else ()
+                left = self._backlogs[tenant].keys_left if tenant in self._backlogs else ()
                 places[tenant] = {key: number for number, key in enumerate(left)}
             yield gang, places[tenant].get(gang.key, 0)
 
@@ -408,7 +408,7 @@ class GangSelection:
                 first = next(
                     (
                         key
-                        for key in line.left
+                        for key in line.keys_left
                         if key not in before.known
                         and key not in before.looked_at
                         and asks_for_place(self._lines.by_key[key])
@@ -431,10 +431,10 @@ class GangSelection:
             return
         for key, gang in sorted(line.chosen.items()):
             if sort_key(gang, self._order_keys) > bar:
-                line.given_left, line.look = line.left, None
+                line.given_left, line.look = line.keys_left, None
                 del line.chosen[key]
-                if key not in line.left:
-                    line.given_left = [key, *line.left]
+                if key not in line.keys_left:
+                    line.given_left = [key, *line.keys_left]
 
     def _gather(self) -> tuple[Gang, ...]:
         if not self._backlogs:
@@ -478,10 +478,10 @@ class GangSelection:
         if not line.same:
             there = {gang.key for gang in line.gangs}
             looked_at, known = looked_at & there, known & there
-        left = line.left
+        left = line.keys_left
         if cut:
             left = [*(gang.key for gang in in_order(cut, self._order_keys)), *left]
-        spots = None if cut or line.look is None else line.look.spots
+        spots = None if cut or line.look is None else line.look.spots_left
         if back and line.look is not None and spots is not None:
             order = line.look.basis.order
             spots = order.changed(spots, gone=(), more=back)

@@ -79,12 +79,12 @@ class TenantLook:
     _left: tuple[tuple[GangKey, ...], Spots] | None = attrs.field(init=False, default=None)
 
     @property
-    def left(self) -> tuple[GangKey, ...]:
+    def keys_left(self) -> tuple[GangKey, ...]:
         """Keys of gangs that the round is still to look at, in the order of their turns."""
         return self._those_left()[0]
 
     @property
-    def spots(self) -> Spots:
+    def spots_left(self) -> Spots:
         """Their places in the order."""
         return self._those_left()[1]
 
