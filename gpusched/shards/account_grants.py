@@ -141,6 +141,7 @@ class AccountGrants:
     accounts: SharedAccounts = attrs.Factory(SharedAccounts)
     rows: dict[str, dict[str, GrantRow]] = attrs.Factory(dict)
     used: dict[str, dict[str, Amounts]] = attrs.Factory(dict)
+    _promised: dict[str, dict[str, Amounts]] = attrs.Factory(dict)
 
     def held_elsewhere(
         self, queue: Queue, boards: Sequence[Board], held: Collection[str]
@@ -216,6 +217,8 @@ class AccountGrants:
         held: Collection[str],
         shard_of: ShardOf,
         board: Board,
+        *,
+        promised: Collection[GangKey] = (),
     ) -> None:
         """What is to stand on the board of these shards.
 
@@ -225,7 +228,9 @@ class AccountGrants:
             held: shards.
             shard_of: tells the shard of a gang.
             board: as it was read last.
+            promised: those that wait for which room is being made: what they start with stays granted.
         """
+        self._count_promised(waiting, promised, shard_of, board)
         demand = self._demand(waiting, shard_of)
         self.rows = {}
         for name, names in self.accounts.counted.items():
@@ -252,6 +257,26 @@ class AccountGrants:
         # What is granted to a gang for which too little is left is of no use to those behind it.
         for ask in sorted(asks, key=lambda each: (each.is_short, each.since, each.gang)):
             self._note_ask(ask)
+
+    def _count_promised(
+        self,
+        waiting: Collection[Gang],
+        promised: Collection[GangKey],
+        shard_of: ShardOf,
+        board: Board,
+    ) -> None:
+        """What gangs start with for which room is being made, by shard and account."""
+
+        def left(account: str, name: str) -> int:
+            return limits[account].get(name, 0) - self._used_in_all(board, account, name)
+
+        limits, self._promised = _Limits(self.accounts), {}
+        for gang in waiting:
+            if gang.key in promised:
+                there = self._promised.setdefault(shard_of(gang.key), {})
+                asked = self.accounts.asked(gang, members_at_start(gang), left, crowded=False)
+                for account, amounts in asked.items():
+                    add_amounts(there, account, amounts)
 
     def _demand(
         self, waiting: Collection[Gang], shard_of: ShardOf
@@ -361,7 +386,13 @@ class AccountGrants:
                 has = self.used.get(shard, {}).get(account, {})
                 used = {name: max(amount, has.get(name, 0)) for name, amount in row.used.items()}
                 granted = {name: granted_amount(boards, account, shard, name) for name in used}
-                rows[shard] = msgspec.structs.replace(row, used=used, granted=granted)
+                # What is promised stays where it is, and is not granted by that alone.
+                more = self._promised.get(shard, {}).get(account, {})
+                kept = {
+                    name: max(amount, min(granted[name], amount + more.get(name, 0)))
+                    for name, amount in used.items()
+                }
+                rows[shard] = msgspec.structs.replace(row, used=kept, granted=granted)
             limits = self.accounts.limits_of(account)
             new = settle_grants(
                 limits, rows, own, may_raise=self._known_to_all(account, board, counted, shards)

@@ -30,6 +30,7 @@ from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
 from gpusched.shards.account_grants import AccountGrants, lasting_here, users_here
 from gpusched.shards.accounts import is_kept_in_one_shard
+from gpusched.shards.asking_gangs import AskingGangs, free_of
 from gpusched.shards.board import (
     COUNTS_NOT_PREEMPTIBLE,
     Board,
@@ -37,7 +38,6 @@ from gpusched.shards.board import (
     ShardEntry,
 )
 from gpusched.shards.handover import (
-    LACKS_GRANTS,
     LACKS_ROOM,
     fits_nowhere,
     next_shard,
@@ -51,7 +51,6 @@ from gpusched.shards.layout import ShardLayout, gang_hash, stray_node_message
 from gpusched.shards.lending import NodeLending, idle_nodes
 from gpusched.shards.nodes import ShardNodes
 from gpusched.shards.queue_parts import QueueParts, foreign_parts
-from gpusched.shards.vain_asks import VainAsks, free_of
 
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
@@ -115,13 +114,11 @@ class ShardPart(ClusterPart):
     """Queues of other projects."""
     _queue_parts: Mapping[str, ForeignQueuePart] = attrs.Factory(dict)
     """What these have here."""
-    _blocked: set[GangKey] = attrs.Factory(set)
+    _asking: AskingGangs = attrs.Factory(AskingGangs)
     _ungranted: set[GangKey] = attrs.Factory(set)
-    """Those of ``_blocked`` that what is granted to another shard held here would be enough for."""
+    """Those of these that what is granted to another shard held here would be enough for."""
     _told: set[str] = attrs.Factory(set)
     """Reservations whose status is told here."""
-    _short_of_room: set[GangKey] = attrs.Factory(set)
-    _vain_asks: VainAsks = attrs.Factory(VainAsks)
     _too_large: set[GangKey] = attrs.Factory(set)
     _lacking: list[Gang] = attrs.Factory(list)
     _since: dict[GangKey, float] = attrs.Factory(dict)
@@ -336,46 +333,23 @@ class ShardPart(ClusterPart):
         self._ungranted &= {gang.key for gang in snapshot.gangs if gang.pod_sets}
         started = {each.gang for each in plan.binds} - self._ungranted
         waiting = [gang for gang in snapshot.gangs if gang.pod_sets and gang.key not in started]
-        self._note_reasons(waiting, plan)
+        self._asking.note_session({gang.key for gang in waiting}, plan, self._ungranted)
         binds = [each for each in plan.binds if each.gang in started]
         self._note_entries(snapshot, waiting, requests_of_starts(snapshot.gangs, binds))
-        asking = self._gangs_that_ask(waiting, snapshot.now)
-        self._grants.note_needs(waiting, asking, self.held, self.shard_of_gang, self.board)
+        free = {shard: free_of(entry) for shard, entry in self._entries.items()}
+        asking = self._asking.find(
+            waiting,
+            lambda gang: free.get(self.shard_of_gang(gang.key), {}),
+            lambda gang: self._grants.lacks_pool(gang, self.shard_of_gang(gang.key), self._boards),
+            snapshot.now,
+        )
+        self._grants.note_needs(
+            waiting, asking, self.held, self.shard_of_gang, self.board,
+            promised=self._asking.promised,
+        )  # fmt: skip
         self.counted = self.held
         self._pass_on(waiting, plan, snapshot.now)
         self._lend_nodes(snapshot, plan, promised)
-
-    def _note_reasons(self, waiting: list[Gang], plan: Plan) -> None:
-        known = {gang.key for gang in waiting}
-        self._blocked &= known
-        for status in plan.gangs:
-            reason = (status.pending_reason or status.scheduled).reason
-            if reason in LACKS_GRANTS:
-                self._blocked.add(status.gang)
-            else:
-                self._blocked.discard(status.gang)
-        self._blocked |= self._ungranted
-        lacks = {status.gang: status.scheduled.reason in LACKS_ROOM for status in plan.gangs}
-        before = self._short_of_room
-        self._short_of_room = {gang for gang in known if lacks.get(gang, gang in before)}
-
-    def _gangs_that_ask(self, waiting: list[Gang], now: float) -> dict[GangKey, bool]:
-        """Gangs that wait for what these shards may not use, and whether nodes that no pool limits are full."""
-        free = {shard: free_of(entry) for shard, entry in self._entries.items()}
-        found: dict[GangKey, bool] = {}
-        in_vain = []
-        for gang in waiting:
-            shard, short = self.shard_of_gang(gang.key), gang.key in self._short_of_room
-            there = free.get(shard, {})
-            if short and self._grants.lacks_pool(gang, shard, self._boards):
-                found[gang.key] = True  # in node pools it is told as a lack of room
-            elif gang.key not in self._blocked:
-                in_vain += [(gang.key, there)] if short else []
-            elif not self._vain_asks.is_silent(gang.key, there, now):
-                found[gang.key] = short
-        self._vain_asks.note(in_vain, now)
-        self._vain_asks.forget_others({gang.key for gang in waiting})
-        return found
 
     def _note_entries(
         self, snapshot: Snapshot, waiting: list[Gang], starts: Mapping[GangKey, Resources]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+from collections import Counter
 from typing import Any
 
 import attrs
@@ -237,6 +238,31 @@ def test_gangs_that_lack_room_do_not_pass_what_is_granted_to_and_fro() -> None:
     # then both held a session in seven seconds, where it was five a second
     assert not any(each.started for each in record.jobs)
     assert record.counters["sessions"] < 1200
+
+
+@pytest.mark.parametrize("seed", [4, 29])
+def test_what_a_gang_was_granted_is_kept_while_others_leave_for_it(seed: int) -> None:
+    """Given two queues of which one has a capability, and jobs that take back what theirs is due, then nobody leaves for them in vain."""
+    draw, objects = random.Random(seed), cluster()
+    for obj in objects:
+        if obj["kind"] == "Queue":
+            obj["spec"]["deserved"] = {"nvidia.com/gpu": "16"}
+            if obj["metadata"]["name"] == "b":
+                obj["spec"]["capability"] = {"nvidia.com/gpu": "16"}
+    jobs = [
+        job(
+            f"j{number}", 10 * number, draw.choice([600, 2000, 4000]),
+            draw.choice([6, 8, 16, 24]), draw.choice("ab"),
+        )
+        for number in range(9)
+    ]  # fmt: skip
+
+    # when half an hour is played
+    record = play(jobs, objects, in_racks(0, 1), until=1800.0)
+
+    # then no job was evicted again and again, as two were every minute
+    evictions = Counter(each.job for each in record.evictions)
+    assert max(evictions.values(), default=0) <= 2
 
 
 def test_who_is_too_large_for_every_shard_never_starts_and_is_told_so() -> None:
