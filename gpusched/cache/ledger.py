@@ -93,6 +93,37 @@ class NodeHoldings:
     ours: dict[str, int] = attrs.Factory(dict)
     shared: dict[int, tuple[int, int]] = attrs.Factory(dict)
 
+    def with_whole_gpus(self, holding: Holding, allocatable: Resources) -> NodeHoldings | None:
+        """The sums with one more pod that has free slots and stays; None where all has to be added up again.
+
+        GPUs whose slots are unknown are taken from the top of what is left, where this pod takes none.
+        """
+        gpu, slots, requests = holding.gpu, holding.slots, holding.requests
+        own = slot_mask(slot_ranges(allocatable).get(gpu, range(0)))
+        if (
+            requests is None
+            or holding.doubted
+            or holding.share is not None
+            or holding.leaving
+            or not slots
+            or slots & ~(self.free_slots & own)
+            or slots.bit_count() != holding.gpus
+            or requests.get(gpu) != holding.gpus * unit_of(gpu)
+        ):
+            return None
+        amounts, ours = dict(self.amounts), dict(self.ours)
+        for name, amount in requests.items:
+            for sums in (amounts, ours) if holding.ours else (amounts,):
+                sums[name] = min(COLUMN_MAX, sums.get(name, 0) + amount)
+        return attrs.evolve(self, amounts=amounts, ours=ours, free_slots=self.free_slots & ~slots)
+
+
+def _counts_alike(one: Holding, other: Holding) -> bool:
+    """Whether two holdings add the same to a node, and no word of their own is in it."""
+    if one.doubted or other.doubted:
+        return False
+    return msgspec.structs.replace(one, hold=other.hold, sealed=other.sealed) == other
+
 
 class Ledger:
     """All holdings by pod and by node. ``dirty`` collects nodes whose sums changed."""
@@ -105,7 +136,7 @@ class Ledger:
         """What ``slots_of`` found on a node since it changed last."""
         self.dirty: set[str] = set()
         self._ahead: dict[str, tuple[Resources, Mapping[str, str], NodeHoldings]] = {}
-        """Sums of nodes that ``sum_holdings`` is to be asked for next, while nothing changes on them."""
+        """Sums of nodes that ``sum_holdings`` is to be asked for next, as they are now."""
 
     def get(self, uid: UID) -> Holding | None:
         """What a pod holds."""
@@ -116,6 +147,7 @@ class Ledger:
         known = self._holdings.get(holding.uid)
         if known == holding:
             return
+        ahead = self._ahead.get(holding.node)
         if known is not None:
             self.release_pod(holding.uid)
         self._counted.pop(holding.node, None)
@@ -124,6 +156,23 @@ class Ledger:
         if holding.doubted:
             self._doubted.setdefault(holding.node, set()).add(holding.uid)
         self._mark_dirty(holding.node)
+        if ahead is not None:
+            self._sum_again(ahead, known, holding)
+
+    def _sum_again(
+        self,
+        ahead: tuple[Resources, Mapping[str, str], NodeHoldings],
+        known: Holding | None,
+        holding: Holding,
+    ) -> None:
+        """Keep the sums of a node where what became of one pod on it is seen at a glance."""
+        allocatable, labels, sums = ahead
+        if known is None and holding.node not in self._doubted:
+            new = sums.with_whole_gpus(holding, allocatable)
+        else:
+            new = sums if known is not None and _counts_alike(known, holding) else None
+        if new is not None:
+            self._ahead[holding.node] = allocatable, labels, new
 
     def release_pod(self, uid: UID) -> None:
         """A pod holds nothing any more; unknown pods never did."""
@@ -208,8 +257,15 @@ class Ledger:
 
     def sum_ahead(self, node: str, allocatable: Resources, labels: Mapping[str, str]) -> None:
         """Work out what ``sum_holdings`` will be asked."""
-        sums = self._sum_holdings(node, allocatable, labels)
+        self.look_up_sums(node, allocatable, labels)
+
+    def look_up_sums(
+        self, node: str, allocatable: Resources, labels: Mapping[str, str]
+    ) -> NodeHoldings:
+        """As ``sum_holdings``, for who will ask again before the next snapshot."""
+        sums = self.sum_holdings(node, allocatable, labels)
         self._ahead[node] = allocatable, labels, sums
+        return sums
 
     def sum_holdings(
         self, node: str, allocatable: Resources, labels: Mapping[str, str] = NO_LABELS

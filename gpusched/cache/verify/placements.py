@@ -161,7 +161,7 @@ def _room_error(
 ) -> str:
     node = cache.rows.get(name)
     assert node is not None
-    use = cache.ledger.sum_holdings(name, node.allocatable, node.labels)
+    use = cache.ledger.look_up_sums(name, node.allocatable, node.labels)
     opened = [mask for mask in parts if mask & use.free_slots]
     if any(mask & slots for mask in parts):
         return f"GPU slots on node {name} are promised twice"

@@ -110,12 +110,14 @@ class GangLives:
         """All gangs of one key, as they were counted just now; none when they are gone."""
         if any(gang.error[0] == Reason.SCHEDULER_ERROR for gang in family):
             return  # our own fault: nothing is known of them
-        before = self._families.pop(key, set())
+        before = self._families.get(key, set())
         shown = {(gang.key, gang.uid) for gang in family}
-        for who in sorted(before - shown):
-            self._gone(who, now)
-        if shown:
-            self._families[key] = shown
+        if shown != before:
+            self._families.pop(key, None)
+            for who in sorted(before - shown):
+                self._gone(who, now)
+            if shown:
+                self._families[key] = shown
         for gang in family:
             self._follow(gang, now)
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from msgspec import structs
 
 from gpusched.api.devices.gpu_share import GpuShare, shared_resource
 from gpusched.api.devices.slots import slot_mask, slot_numbers
 from gpusched.api.meta.identity import UID
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
-from gpusched.cache.ledger import Holding, HoldingState, Ledger
+from gpusched.cache.ledger import NO_LABELS, Holding, HoldingState, Ledger
 
 SHARED = shared_resource()
 EIGHT = Resources.of({SHARED: 8 * DEVICE, "pods": 110})
@@ -161,3 +162,36 @@ def test_any_order_gives_the_same():
             names = sorted(each.uid for each in drawn)
             found.append((made.sum_holdings("n", EIGHT), [slots(made, name) for name in names]))
         assert found.count(found[0]) == len(found)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sums_that_are_kept_are_those_that_are_added_up(seed):
+    """Given pods that come, are confirmed, seen and go in any order, then sums that were asked for before are as if they were not."""
+    draw, kept = random.Random(seed), Ledger()
+    there = {}
+    for step in range(40):
+        name = f"p{draw.randrange(6)}"
+        if name in there and draw.random() < 0.3:
+            kept.release_pod(UID(name))
+            del there[name]
+        elif name in there and draw.random() < 0.7:
+            state = draw.choice([*HoldingState])
+            there[name] = structs.replace(
+                there[name], hold=state, leaving=draw.random() < 0.2, sealed=draw.random() < 0.8
+            )
+            kept.hold_pod(there[name])
+        else:
+            count = draw.choice([0, 1, 1, 2, 3])
+            numbers = draw.sample(range(8), count)
+            gpus = draw.choice([count, count, count, count + 1])
+            share = draw.choice([0, 0, 0, 400]) if count == 1 else 0
+            made = holding(name, *numbers, gpus=gpus, sealed=draw.random() < 0.8, share=share)
+            there[name] = structs.replace(
+                made, ours=draw.random() < 0.5, leaving=draw.random() < 0.1
+            )
+            kept.hold_pod(there[name])
+        if draw.random() < 0.1:
+            kept.clear_marks()
+        assert kept.look_up_sums("n", EIGHT, NO_LABELS) == ledger(
+            *(kept.get(each) for each in kept.uids_on("n"))
+        ).sum_holdings("n", EIGHT), step
