@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from gpusched.arrays.columns import Ints, NodeColumns
+from gpusched.arrays.columns import Ints, NodeColumns, rows_with_any
 
 
 class UsedNodes(Protocol):
@@ -57,7 +57,7 @@ class AlikeRows:
         if offered.shape != self._offered.shape:
             return False
         differ = (offered != self._offered) | (used != self._used)
-        rows = np.flatnonzero(differ.any(axis=1)).tolist()
+        rows = rows_with_any(differ).tolist()
         if 2 * len(rows) > len(offered):
             return False
         self._node_usage, self._seen = node_usage, len(node_usage.touched_rows)

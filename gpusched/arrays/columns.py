@@ -109,6 +109,18 @@ def pod_class_vector(pod_class: PodClass, columns: dict[str, int]) -> RequestVec
     )
 
 
+def rows_with_any(marks: Ints | Bools) -> Ints:
+    """Rows of which some entry is not zero, ascending; quick where few are.
+
+    Args:
+        marks: shape (rows, columns).
+    """
+    if not marks.flags.c_contiguous:
+        return np.flatnonzero(marks.any(axis=1))
+    rows: Ints = np.flatnonzero(marks) // max(1, marks.shape[1])
+    return rows[np.diff(rows, prepend=-1) > 0]
+
+
 def how_many_fit(free: Ints, amounts: Ints) -> Ints:
     """How many equal requests fit each row.
 

@@ -32,7 +32,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import DEVICE
 from gpusched.arrays.alike_rows import AlikeRows
-from gpusched.arrays.columns import Ints, NodeColumns, RequestVector
+from gpusched.arrays.columns import Ints, NodeColumns, RequestVector, rows_with_any
 from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.shared_gpus import GpuShareRoom, SharedGpus
 from gpusched.base.errors import InvariantBroken
@@ -126,7 +126,7 @@ class NodeUsage:
         self._real: Ints = self.used.copy()
         self._releasing: Ints = nodes.leaving.copy()
         self._reserved: Ints = np.zeros_like(self.used)
-        self._split: set[int] = set(np.flatnonzero(nodes.leaving.any(axis=1)).tolist())
+        self._split: set[int] = set(rows_with_any(nodes.leaving).tolist())
         """Rows on which now and later may differ."""
         self._back: dict[int, Ints] = {}
         self._ranges: dict[tuple[int, str], int] = {}

@@ -7,6 +7,7 @@ import random
 import attrs
 import pytest
 
+from gpusched.api.gang.pod_group import TopologyRequest
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.accounts.gang_lines import GangLines, KeptLines
 from gpusched.testing import entities
@@ -14,14 +15,19 @@ from gpusched.testing.given import Given
 
 FACTS = (
     "optional", "always", "missing", "told_counts", "requested", "requested_without_errors",
-    "without_reason", "repelling", "nominated", "level_names",
+    "without_reason", "repelling", "nominated", "level_names", "claiming_classes",
 )  # fmt: skip
 
 
 class Seen:
-    """How a session sees gangs: those with a name that ends in 0 with a warning, which changes with an epoch."""
+    """How a session sees gangs: those with a name that ends in 0 with a warning, which changes with an epoch.
 
-    def __init__(self) -> None:
+    Args:
+        plain: whether it sees none otherwise.
+    """
+
+    def __init__(self, *, plain: bool = False) -> None:
+        self.plain = plain
         self.epoch = object()
         self.text = "first"
         self.overdue: set[str] = set()
@@ -30,7 +36,7 @@ class Seen:
         """Of a session."""
         return kept.follow(
             shown,
-            may_differ=lambda gang: gang.key.name.endswith("0"),
+            may_differ=lambda gang: not self.plain and gang.key.name.endswith("0"),
             rests_on=lambda: (self.epoch,),
             without_overdue=lambda gang: (
                 attrs.evolve(gang) if gang.key.name in self.overdue else gang
@@ -60,7 +66,11 @@ def told(lines: GangLines):
 def test_lines_after_any_history_are_those_made_anew(seed):
     """Gangs come, go, change queue and are seen otherwise, some or all at once."""
     rng = random.Random(seed)
-    c, kept, seen = Given().nodes(1, gpus=8).queue("a").queue("b"), KeptLines(), Seen()
+    c, kept, seen = (
+        Given().nodes(1, gpus=8).queue("a").queue("b"),
+        KeptLines(),
+        Seen(plain=bool(seed % 2)),
+    )
     names: list[str] = []
     pods: list[str] = []
     for step in range(30):
@@ -69,7 +79,10 @@ def test_lines_after_any_history_are_those_made_anew(seed):
             names.append(name)
             members = rng.randint(1, 3)
             pods += [f"{name}-{number}" for number in range(members)]
-            c.gang(name, pods=members, gpus=1, queue=rng.choice("abz"))
+            c.gang(
+                name, pods=members, gpus=rng.choice((0, 1)), cpu=rng.choice((0, 500, 2**61)),
+                queue=rng.choice("abz"), topology=TopologyRequest(required=rng.choice(("", "", "rack"))),
+            )  # fmt: skip
         for name in rng.sample(names, min(len(names), rng.choice((0, 1, 3)))):
             names.remove(name)
             for pod in [each for each in pods if each.rsplit("-", 1)[0] == name]:

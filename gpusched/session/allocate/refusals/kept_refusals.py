@@ -21,7 +21,13 @@ from typing import Final
 import numpy as np
 
 from gpusched.api.pod.pod import PodClass
-from gpusched.arrays.columns import Ints, NodeColumns, RequestVector, how_many_fit
+from gpusched.arrays.columns import (
+    Ints,
+    NodeColumns,
+    RequestVector,
+    how_many_fit,
+    rows_with_any,
+)
 from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.equivalence_cache import equivalence_class_of
@@ -270,7 +276,7 @@ def _rows_used_otherwise(one: NodeColumns, other: NodeColumns) -> list[int]:
     """Nodes of which other amounts or other slots are used."""
     rows: list[int] = []
     if one.used is not other.used:
-        rows = np.flatnonzero((one.used != other.used).any(axis=1)).tolist()
+        rows = rows_with_any(one.used != other.used).tolist()
     if one.free_slots is not other.free_slots:
         rows += compress(count(), map(ne, one.free_slots, other.free_slots))
     return rows

@@ -173,7 +173,7 @@ class ReleaseOrder:
         if gone:
             ends = self._ends[gone]
             cut = np.concatenate(list(map(np.arange, ends - counts[gone], ends)))
-            left = [np.delete(array, cut, axis=0) for array in left]
+            left = [_without(array, cut) for array in left]
             counts = np.delete(counts, gone)
         if not added:
             return (left[0], left[1], left[2]), counts
@@ -250,6 +250,21 @@ class RowReleases:
 
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
+
+
+def _without(array: Ints, gone: Ints) -> Ints:
+    """An array without some places, ascending; where few are next to each other pieces are put together."""
+    last = np.flatnonzero(np.diff(gone, append=-1) != 1)
+    if len(last) > _PIECES_MAX:
+        return np.delete(array, gone, axis=0)
+    first = np.flatnonzero(np.diff(gone, prepend=-2) != 1)
+    ends = [*gone[first].tolist(), len(array)]
+    begins = [0, *(gone[last] + 1).tolist()]
+    return np.concatenate([array[a:b] for a, b in zip(begins, ends, strict=True)])
+
+
+_PIECES_MAX: Final = 16
+"""Of more pieces each place is looked at by itself."""
 
 
 def _times_of(releases: Iterable[Release]) -> Ints:

@@ -7,8 +7,8 @@ changed, not the gangs that wait.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from functools import cached_property
 from heapq import merge
 from itertools import chain, compress, count
@@ -19,6 +19,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
 from gpusched.api.pod.pod import PodClass
 from gpusched.base.classes import frozen
+from gpusched.base.limits import COLUMN_MAX
 from gpusched.cache.gangs.gang import Gang
 
 
@@ -27,6 +28,17 @@ class LineKey(NamedTuple):
 
     queue: str
     namespace: str
+
+
+class Requested(NamedTuple):
+    """What some gangs request of one resource together, and how many of them name it."""
+
+    sum: int
+    gangs: int
+
+
+Tally = Mapping[str, Requested]
+"""The same by resource; of gangs that left it is taken off again."""
 
 
 @frozen(slots=True, eq=False)
@@ -90,9 +102,15 @@ class GangLine:
         return self._pick("startable", self.shown)
 
     @cached_property
+    def startable_tally(self) -> Tally:
+        """What ``startable`` gangs request."""
+        return _tallied({}, self.startable)
+
+    @cached_property
     def requested_without_errors(self) -> Resources:
         """Requests of the pods of ``startable`` gangs."""
-        return total(gang.pending_requests for gang in self.startable)
+        named = {name: each for name, each in self.startable_tally.items() if each.gangs}
+        return Resources.of({name: min(COLUMN_MAX, each.sum) for name, each in named.items()})
 
     @cached_property
     def without_reason(self) -> tuple[Gang, ...]:
@@ -100,11 +118,16 @@ class GangLine:
         return self._pick("without_reason", self.gangs)
 
     @cached_property
+    def claiming(self) -> tuple[Gang, ...]:
+        """Gangs of which a pod has claims for devices."""
+        return self._pick("claiming", self.gangs)
+
+    @cached_property
     def claiming_classes(self) -> Mapping[str, PodClass]:
         """Classes of pods with claims for devices, by digest."""
         return {
             pod_set.pod_class.digest: pod_set.pod_class
-            for gang in self.gangs
+            for gang in self.claiming
             for pod_set in gang.pod_sets
             if pod_set.pod_class.claims
         }
@@ -120,15 +143,15 @@ class GangLine:
         return self._pick("nominated", self.shown)
 
     @cached_property
+    def near(self) -> tuple[Gang, ...]:
+        """Gangs that may name levels of the topology."""
+        return self._pick("near", self.gangs)
+
+    @cached_property
     def level_names(self) -> frozenset[str]:
         """What its gangs name as levels of the topology."""
-        found: set[str] = set()
-        for gang in self.gangs:
-            own = gang.topology
-            if gang.sub_groups or own.required or own.preferred:
-                for request in gang.topology_requests:
-                    found.update((request.required, request.preferred))
-        return frozenset(found - {""})
+        requests = chain.from_iterable(gang.topology_requests for gang in self.near)
+        return frozenset({n for each in requests for n in (each.required, each.preferred)} - {""})
 
 
 class GangLines:
@@ -259,8 +282,10 @@ class KeptLines:
         for gang in fresh:
             came.setdefault(_line_key(gang), []).append(gang)
         lines, seen, now = self._lines, self._seen, self._shown
-        left = set(map(id, gone))
-        for key in {*came, *map(_line_key, gone), *map(_line_key, moved)}:
+        went: dict[LineKey, list[Gang]] = {}
+        for gang in gone:
+            went.setdefault(_line_key(gang), []).append(gang)
+        for key in {*came, *went, *map(_line_key, moved)}:
             line = lines.get(key)
             stay = [gang for gang in line.shown if id(gang) in now] if line is not None else []
             if key in came:
@@ -269,22 +294,47 @@ class KeptLines:
                 gangs = tuple([seen.get(id(gang), gang) for gang in stay])
                 lines[key] = GangLine(key, tuple(stay), gangs)
                 if line is not None and not seen and all(map(is_, line.gangs, line.shown)):
-                    _pick_as_before(lines[key], line, came.get(key, ()), left)
+                    _pick_as_before(lines[key], line, came.get(key, ()), went.get(key, ()))
             else:
                 lines.pop(key, None)
 
 
 def _changes(before: tuple[Gang, ...], now: tuple[Gang, ...]) -> tuple[list[Gang], list[Gang]]:
     """Gangs that are not there any more as the same object, and those that were not: what both begin and end with is left out."""
-    most = min(len(before), len(now))
-    first = next(compress(count(), map(is_not, before, now)), most)
-    backwards = map(is_not, reversed(before), reversed(now))
-    last = next(compress(count(), backwards), most)
-    last = min(last, most - first)
-    there = {id(gang): gang for gang in before[first : len(before) - last]}
-    here = {id(gang): gang for gang in now[first : len(now) - last]}
+    first = _alike_at_start(before, now)
+    before, now = before[first:], now[first:]
+    last = _alike_at_start(before[::-1], now[::-1])
+    there = {id(gang): gang for gang in before[: len(before) - last]}
+    here = {id(gang): gang for gang in now[: len(now) - last]}
     gone = [there[number] for number in there.keys() - here.keys()]
     return gone, [here[number] for number in here.keys() - there.keys()]
+
+
+def _alike_at_start(before: tuple[Gang, ...], now: tuple[Gang, ...]) -> int:
+    """With how many of the same objects both begin."""
+    most, first = min(len(before), len(now)), 0
+    while first < most and before[first : first + _COMPARED] == now[first : first + _COMPARED]:
+        first = min(most, first + _COMPARED)  # gangs are equal to themselves alone
+    there, here = before[first : first + _COMPARED], now[first : first + _COMPARED]
+    return first + next(compress(count(), map(is_not, there, here)), min(len(there), len(here)))
+
+
+_COMPARED: Final = 256
+"""Gangs that are compared at once where most are the same."""
+
+
+def _tallied(tally: Tally, gangs: Iterable[Gang], *, sign: int = 1) -> Tally:
+    """What some gangs request with others, or where the sign is -1 without them."""
+    parts = [gang.pending_requests for gang in gangs]
+    by_id, found = dict(zip(map(id, parts), parts, strict=True)), dict(tally)
+    for number, times in Counter(map(id, parts)).items():
+        for name, amount in by_id[number].items:
+            known = found.get(name, _NOT_REQUESTED)
+            found[name] = Requested(known.sum + sign * times * amount, known.gangs + sign * times)
+    return found
+
+
+_NOT_REQUESTED: Final = Requested(0, 0)
 
 
 def is_startable(gang: Gang) -> bool:
@@ -317,6 +367,8 @@ _PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
     "always": is_always_included,
     "incomplete": lambda gang: gang.placed and gang.missing_members,
     "startable": is_startable,
+    "claiming": lambda gang: any(each.pod_class.claims for each in gang.pod_sets),
+    "near": lambda gang: gang.sub_groups or gang.topology.required or gang.topology.preferred,
     "without_reason": lambda gang: not _has_published_reason(gang),
     "repelling": lambda gang: any(each.pod_class.pod_anti_affinity for each in gang.pod_sets),
     "nominated": lambda gang: not gang.suspended and gang.has_nominated_pods,
@@ -325,7 +377,7 @@ _PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
 
 
 def _pick_as_before(
-    line: GangLine, before: GangLine, came: Sequence[Gang], gone: AbstractSet[int]
+    line: GangLine, before: GangLine, came: Sequence[Gang], gone: Sequence[Gang]
 ) -> None:
     """Enter in a line what was found of the one before, of which few gangs are others.
 
@@ -333,15 +385,22 @@ def _pick_as_before(
         line: whose gangs are as the snapshot has them.
         before: the same of the last session.
         came: gangs that it has more.
-        gone: gangs that are not there any more, by ``id``.
+        gone: gangs that are not there any more.
     """
+    ids = set(map(id, gone))
     for name, picks in _PICKED.items():
         try:
             known: tuple[Gang, ...] = object.__getattribute__(before, name)
         except AttributeError:
             continue  # nobody asked
         more = list(filter(picks, came))
-        left = [gang for gang in known if id(gang) not in gone]
+        left = [gang for gang in known if id(gang) not in ids]
         if more:
             left = sorted([*left, *more], key=lambda gang: gang.key)
         object.__setattr__(line, name, tuple(left))
+    try:
+        tally: Tally = object.__getattribute__(before, "startable_tally")
+    except AttributeError:
+        return
+    tally = _tallied(tally, filter(is_startable, gone), sign=-1)
+    object.__setattr__(line, "startable_tally", _tallied(tally, filter(is_startable, came)))

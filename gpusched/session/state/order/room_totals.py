@@ -13,7 +13,13 @@ import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
-from gpusched.arrays.columns import Ints, NodeColumns, how_many_fit, request_vector
+from gpusched.arrays.columns import (
+    Ints,
+    NodeColumns,
+    how_many_fit,
+    request_vector,
+    rows_with_any,
+)
 from gpusched.base.classes import define
 from gpusched.base.limits import COLUMN_MAX
 from gpusched.cache.gangs.gang import Gang
@@ -77,7 +83,7 @@ class RoomTotals:
         if before is None or before.columns != nodes.columns or free.shape != last.shape:
             self._forget()
             return
-        rows = np.flatnonzero((free != last).any(axis=1))
+        rows = rows_with_any(free != last)
         if len(rows) * len(self.totals) > _FOLLOWED_MAX or len(self.totals) > _KINDS_MAX:
             self._forget()
         elif len(rows) and self.totals:

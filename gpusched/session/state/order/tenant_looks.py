@@ -194,8 +194,6 @@ def choose(
         shared: whether half of the units is for those that press.
     """
     left: AbstractSet[GangKey] = frozenset()
-    if any(gang.key in before.looked_at for gang in pressing):
-        left = frozenset(before.left)
 
     def turns_had(gang: Gang) -> int:
         key = gang.key
@@ -210,6 +208,8 @@ def choose(
         units += over - part
     gone = {gang.key for gang in in_turn}
     first = [gang for gang in pressing if gang.key not in gone]
+    if any(gang.key in before.looked_at and gang.key not in before.in_vain for gang in first):
+        left = frozenset(before.left)
     chosen, _ = first_within_share(sorted(first, key=turns_had), costs, max(0, units))
     return Choice(
         chosen=[*in_turn, *chosen],
