@@ -364,9 +364,9 @@ def _has_published_reason(gang: Gang) -> bool:
 
 _PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
     "optional": lambda gang: not is_always_included(gang),
-    "always": is_always_included,
+    "always": lambda gang: is_always_included(gang),  # noqa: PLW0108 - looked up when it is called, as tests plant faults in it
     "incomplete": lambda gang: gang.placed and gang.missing_members,
-    "startable": is_startable,
+    "startable": lambda gang: is_startable(gang),  # noqa: PLW0108 - the same
     "claiming": lambda gang: any(each.pod_class.claims for each in gang.pod_sets),
     "near": lambda gang: gang.sub_groups or gang.topology.required or gang.topology.preferred,
     "without_reason": lambda gang: not _has_published_reason(gang),
