@@ -70,6 +70,14 @@ def test_a_gang_starts_where_one_shard_has_room_for_it(pods):
     assert pods == 1 or halls == {"north"}
 
 
+def test_a_gang_starts_now_in_a_cluster_in_which_nothing_runs():
+    """Given empty halls, of which each has room for it, then it starts now, though the play is over after one session."""
+    answer = when(in_halls(halls={"north": 2, "south": 2}), 2)
+    assert answer.start.kind is StartKind.NOW
+    assert answer.starts_sometime
+    assert answer.starting == 2
+
+
 def test_a_gang_for_which_no_shard_has_room_is_not_told_to_start():
     """Given two halls with a free node each, then a gang of two nodes never starts, and is told why."""
     answer = when(in_halls(halls={"north": 1, "south": 1}), 2)

@@ -393,7 +393,7 @@ class _SubmissionTrial:
             reason, message = played.waits
             waits = StartAnswer(kind=StartKind.UNKNOWN, reason=reason, message=message)
             gang = attrs.evolve(gang, start=waits, starting=0, shares=(), domains=())
-        if is_homeless:
+        if is_homeless and played.at is None:
             return attrs.evolve(gang, known_by="", never=_HOMELESS)
         if played.at is None:
             if gang.start.at > line.until and line.cut:
