@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext, suppress
 from copy import copy
@@ -253,14 +253,20 @@ class StartSearch:
             self._counts = (version, counts)
         return self._counts[1]
 
-    def _candidate_times(self, reservations: Sequence[Reservation], until: int) -> list[int]:
+    def _candidate_times(self, reservations: Sequence[Reservation], until: int) -> Sequence[int]:
         """Moments at which there may be more room than before, ascending."""
         moments = {*self._preference_expiries(), *(reservation.end for reservation in reservations)}
-        times = self._profile.release_times(until).copy()
+        known = self._profile.release_times(until)
+        more = []
         for time in sorted(moments):
-            index = bisect_left(times, time)
-            if self._profile.now < time <= until and times[index : index + 1] != [time]:
-                times.insert(index, time)
+            index = bisect_left(known, time)
+            if self._profile.now < time <= until and known[index : index + 1] != [time]:
+                more.append(time)
+        if not more:
+            return known
+        times = known.copy()
+        for time in more:
+            insort(times, time)
         return times
 
     def _search_timeline(

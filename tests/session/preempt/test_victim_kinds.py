@@ -57,3 +57,21 @@ def test_kinds_are_those_of_gangs_that_are_looked_at_anew(seed, a_session, given
             assert len(kept.kinds_of_queue(queue)) == len(kept.of_queue(queue))
             lines += len(anew.lines)
     assert lines
+
+
+def test_kinds_are_found_while_nothing_changes(given, monkeypatch):
+    """Given more gangs that run than a session after a change finds kinds for, then a session in which nobody came or went finds the others."""
+    monkeypatch.setattr(session_starts, "_KINDS_A_SESSION", 1)
+    given.nodes(1, gpus=8).queue("a")
+    for slot in range(8):
+        given.pod(
+            f"runs-{slot}", queue="a", node="node-0", slots=1 << slot, gpus=1, plan="p",
+            scheduled=given.now - slot,
+        )  # fmt: skip
+    placed = given.cache.take_snapshot(given.now).placed_gangs
+    kept = PlacedGangs()
+    kept.follow(placed)
+    assert kept.of_unknown_kind == 7
+    kept.follow(placed)
+    assert kept.of_unknown_kind == 0
+    assert len(kept.kinds_of_queue("a")) == 8

@@ -7,6 +7,7 @@ from itertools import pairwise
 import attrs
 import pytest
 
+from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import PodPhase
 from gpusched.base.clock import SystemClock
 from gpusched.cache.snapshot import TenantRound
@@ -133,6 +134,45 @@ def test_a_session_that_ended_early_counts_for_no_round():
     assert [(each.changed, each.rests) for each in rounds] == [(True, False)]
     progress.note_session(1, rounds=(), stays_until=9.0, now=0.0)
     assert progress.may_end_early
+
+
+def test_a_start_does_not_wait_for_the_round_whose_time_has_come():
+    """Given a round through long lines that is to go on now, when a pod ends, then the gang that starts is found first, and the round goes on next."""
+    rounds = resting(30, 30, more=[("z-fits", "q0")])
+    c = rounds.c
+    c.gang("new", pods=1, gpus=9, queue="q1")
+    rounds.changes += 1
+    told, _ = rounds.session()
+    assert told == {"g0-0", "g1-0", "new"}
+    assert c.now == c.snapshot.now + 1, "the others are to be looked at a second later"
+    c.gone("small-0")
+    rounds.changes += 1
+    rounds.session()
+    assert (started(c.decision.plan), c.decision.ended_early) == (["z-fits"], True)
+    assert all(each.paused for each in c.snapshot.tenant_rounds)
+    c.when.carry_out(c.decision.plan)
+    rounds.changes += 1
+    told, _ = rounds.session()
+    assert len(told) > 3
+
+
+def test_a_round_gives_way_to_a_change_once():
+    """Given a change before each session, then a round whose time has come is left to the next session, and not by that one again."""
+    progress, rounds = (
+        RoundProgress(),
+        (TenantRound("q", "n", left=(GangKey("PodGroup", "n", "a"),)),),
+    )
+
+    def paused(changes, now):
+        (found,) = progress.begin_session(changes, rounds, now=now)
+        progress.note_session(changes, rounds=rounds, stays_until=9.0, now=now)
+        return found.paused
+
+    assert paused(1, now=0.0)
+    assert [paused(2 + number, now=1.0) for number in range(2)] == [True, False]
+    assert paused(4, now=1.5)
+    assert not paused(4, now=2.0), "nothing has changed"
+    assert [paused(5 + number, now=3.0) for number in range(2)] == [True, False]
 
 
 @pytest.mark.parametrize("seed", range(60 if WHOLE else 12))

@@ -287,12 +287,17 @@ class KeptLines:
             went.setdefault(_line_key(gang), []).append(gang)
         for key in {*came, *went, *map(_line_key, moved)}:
             line = lines.get(key)
-            stay = [gang for gang in line.shown if id(gang) in now] if line is not None else []
+            stay = list(line.shown) if line is not None else []
+            if key in went:
+                stay = [gang for gang in stay if id(gang) in now]
             if key in came:
                 stay = sorted([*stay, *came[key]], key=lambda gang: gang.key)
             if stay:
-                gangs = tuple([seen.get(id(gang), gang) for gang in stay])
-                lines[key] = GangLine(key, tuple(stay), gangs)
+                of_snapshot = tuple(stay)
+                gangs = of_snapshot
+                if seen:
+                    gangs = tuple([seen.get(id(gang), gang) for gang in stay])
+                lines[key] = GangLine(key, of_snapshot, gangs)
                 if line is not None and not seen and all(map(is_, line.gangs, line.shown)):
                     _pick_as_before(lines[key], line, came.get(key, ()), went.get(key, ()))
             else:

@@ -24,16 +24,19 @@ def preemption_claimants(
         session: in which they find no room.
         has_victims: whether there may be a victim for a gang; asked first.
     """
+    early = session.early_end
+    gangs: Iterable[Gang] = session.gangs
+    if early.reached:
+        gangs = [gang for gang in gangs if not early.leaves_out(gang)]
     return [
         gang
-        for gang in session.gangs
+        for gang in gangs
         if has_victims(gang)
         and gang.pending
         and (gang.missing_members or not gang.placed)
         and session.outcomes.is_admitted(gang)
         and not session.nominations.has_nomination(gang)
         and not session.placements.assigned(gang)
-        and not session.early_end.leaves_out(gang)
         and gang.ready_members + gang.pending >= gang.min_member
         and not first_refusal(session.hooks.ready_checks, gang).refuses
     ]

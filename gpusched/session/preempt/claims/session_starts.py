@@ -23,8 +23,11 @@ from gpusched.session.preempt.claims.victim_kinds import QueueKinds
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, WithdrawOperation
 
-_KINDS_A_SESSION: Final = 8192
+_KINDS_A_SESSION: Final = 256
 """Gangs whose kind a session finds though nobody asks: so no single one does it for all that run."""
+
+_KINDS_AT_REST: Final = 8192
+"""The same where nobody came, went or changed since the last session: nothing waits for what it decides."""
 
 
 class StartingGang(NamedTuple):
@@ -64,6 +67,11 @@ class PlacedGangs:
         self._find_kinds(len(self._of_unknown_kind))
         return self._kinds.get(queue) or QueueKinds.unlike(())
 
+    @property
+    def of_unknown_kind(self) -> int:
+        """How many of them were not put to those of their kind yet."""
+        return len(self._of_unknown_kind)
+
     def includes_gang(self, gang: Gang) -> bool:
         """Whether a gang is one of them."""
         return gang.key in self._by_queue.get(gang.queue, ())
@@ -71,6 +79,7 @@ class PlacedGangs:
     def follow(self, placed: Mapping[GangKey, Gang]) -> None:
         """Take in what changed since the last session."""
         if placed is self._placed:
+            self._find_kinds(_KINDS_AT_REST)
             return
         queues = set()
         for key in sorted(changed_keys(self._placed, placed)):

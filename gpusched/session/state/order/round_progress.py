@@ -58,6 +58,8 @@ class RoundProgress:
         self._turn_at = -inf
         """From when on a session looks at gangs that do not press."""
         self._paused = False
+        self._gave_way = False
+        """Whether the last session left the gangs that do not press to the next one, as something had changed."""
         self._ended_early = False
         self._left: dict[tuple[str, str], tuple[GangKey, ...]] = {}
         """Gangs of each tenant that were left when the session began."""
@@ -82,7 +84,9 @@ class RoundProgress:
         if not quiet and not self._goes_on:
             self._turn_at = now + limits.TENANT_ROUND_PAUSE_S
         # Where the clock was set back the time of their turn is not known any more.
-        self._paused = _EARLY_S < self._turn_at - now <= limits.TENANT_ROUND_PAUSE_S
+        waits = _EARLY_S < self._turn_at - now <= limits.TENANT_ROUND_PAUSE_S
+        self._gave_way = changed and not waits and not self._gave_way and self.may_end_early
+        self._paused = waits or self._gave_way
         self._left = {(each.queue, each.namespace): each.left for each in rounds}
         return tuple(
             attrs.evolve(each, rests=rests, changed=changed, paused=self._paused and not rests)
