@@ -8,6 +8,7 @@ answers 501. So clients that watch many kinds work, and nothing is accepted with
 
 from __future__ import annotations
 
+import functools
 import gzip
 from collections.abc import Callable, Mapping
 from importlib import resources
@@ -211,7 +212,8 @@ class Resource:
         return f"{namespace}/{name}" if self.namespaced else name
 
 
-def selectable(plural: str, *, namespaced: bool) -> dict[str, Callable[[Obj], str]]:
+@functools.cache
+def selectable(plural: str, *, namespaced: bool) -> Mapping[str, Callable[[Obj], str]]:
     """Return the readers of a built-in's selectable fields."""
     paths = _NAME_AND_NAMESPACE if namespaced else ("metadata.name",)
     readers = {path: field_reader(path) for path in (*paths, *_SELECTABLE.get(plural, ()))}
@@ -220,15 +222,16 @@ def selectable(plural: str, *, namespaced: bool) -> dict[str, Callable[[Obj], st
             readers[path] = _or_else(readers[path], fallback)
     if plural == "jobs":
         readers["status.successful"] = _or_else(field_reader("status.succeeded"), "0")
-    return readers
+    return MappingProxyType(readers)
 
 
 def _or_else(read: Callable[[Obj], str], fallback: str) -> Callable[[Obj], str]:
     return lambda obj: read(obj) or fallback
 
 
-def discovery_data() -> Obj:
-    """Return the recorded aggregated discovery: ``core`` and ``groups``."""
+@functools.cache
+def discovery_data() -> Mapping[str, Any]:
+    """Return the recorded aggregated discovery, not to be changed: ``core`` and ``groups``."""
     packed = resources.files("gpusched.devcluster").joinpath("data/discovery.json.gz").read_bytes()
     data: Obj = msgspec.json.decode(gzip.decompress(packed))
     return data

@@ -3,7 +3,10 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Final
+
+import msgspec
 
 from gpusched.base.classes import frozen
 from gpusched.cel.schema_nodes import SchemaNode
@@ -15,7 +18,7 @@ from gpusched.devcluster.registry.custom.definitions import (
     protected_group_errors,
     stored_version_errors,
 )
-from gpusched.devcluster.registry.custom.validation import CustomVersion
+from gpusched.devcluster.registry.custom.validation import CustomVersion, packed_schema
 from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.schema.decode_errors import decode_error
 from gpusched.devcluster.schema.schema import Schema, load_builtin
@@ -171,9 +174,19 @@ def _check_readable(definition: Obj) -> None:
     """Refuse schemas that cannot be decoded; raises StatusError 400."""
     for version in definition["spec"].get("versions") or ():
         raw = (version.get("schema") or {}).get("openAPIV3Schema")
-        if raw is not None and (why := _misfit(raw)):
+        if raw is not None and (why := _why_unreadable(raw)):
             kind = "CustomResourceDefinition"
             raise bad_request(f'{kind} in version "v1" cannot be handled as a {kind}: {why}')
+
+
+def _why_unreadable(raw: Obj) -> str | None:
+    packed = packed_schema(raw)
+    return _misfit(raw) if packed is None else _why_packed_is_unreadable(packed)
+
+
+@functools.lru_cache(maxsize=64)  # each new cluster of a process has the same definitions
+def _why_packed_is_unreadable(packed: bytes) -> str | None:
+    return _misfit(msgspec.msgpack.decode(packed))
 
 
 def _misfit(raw: Obj) -> str | None:

@@ -7,8 +7,9 @@ they were skipped.
 from __future__ import annotations
 
 import functools
-import json
 from typing import Final
+
+import msgspec
 
 from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
@@ -22,7 +23,7 @@ from gpusched.devcluster.registry.custom.cel_rules import (
 from gpusched.devcluster.registry.custom.ratcheting import errors_of_changes
 from gpusched.devcluster.schema.schema import SCHEMA_PATH, NotStructural, Schema, structural
 
-__all__ = ["CustomVersion", "SchemaRefused", "compile_version"]
+__all__ = ["CustomVersion", "SchemaRefused", "compile_version", "packed_schema"]
 
 _BLOCKING = frozenset(
     {
@@ -100,17 +101,24 @@ def compile_version(
     scale = scale or {}
     paths = (scale.get("specReplicasPath", ""), scale.get("statusReplicasPath", ""))
     scale_paths = tuple(each for each in paths if each)
-    try:
-        text = json.dumps(raw)
-    except RecursionError:
+    packed = packed_schema(raw)
+    if packed is None:
         return _compile(raw, scale_paths, path)
-    return _compile_text(text, scale_paths, path)
+    return _compile_packed(packed, scale_paths, path)
+
+
+def packed_schema(raw: Doc) -> bytes | None:
+    """A schema as bytes that are the same for equal ones; None where it is too deep, or has odd numbers or texts."""
+    try:
+        return msgspec.msgpack.encode(raw)
+    except (RecursionError, OverflowError, UnicodeEncodeError):
+        return None
 
 
 @functools.lru_cache(maxsize=_COMPILED_MAX)
-def _compile_text(text: str, scale_paths: tuple[str, ...], path: str) -> CustomVersion:
-    """Compile a schema from its JSON text, so that equal ones are compiled once."""
-    return _compile(json.loads(text), scale_paths, path)
+def _compile_packed(packed: bytes, scale_paths: tuple[str, ...], path: str) -> CustomVersion:
+    """Compile a schema from its bytes, so that equal ones are compiled once."""
+    return _compile(msgspec.msgpack.decode(packed), scale_paths, path)
 
 
 def _compile(raw: Doc, scale_paths: tuple[str, ...], path: str) -> CustomVersion:
