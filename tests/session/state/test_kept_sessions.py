@@ -14,14 +14,14 @@ from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import wait
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.testing import entities
-from tests.populations import WHOLE
+from tests.populations import WHOLE, one_of
 from tests.session.state.kept_histories import KeptHistory, config
 from tests.session.state.wide_histories import WideHistory
 
 HISTORIES = 6
 
 
-@pytest.mark.parametrize("shard", range(4))
+@pytest.mark.parametrize("shard", one_of(2, range(4)))
 def test_kept_sessions_decide_what_new_ones_would(shard):
     """Given random histories, when changes and times come in between, then what is kept changes no decision."""
     kept = 0
