@@ -17,6 +17,14 @@ def json_fingerprint(value: Any) -> bytes:
     return hashlib.blake2b(_encode(value), digest_size=16).digest()
 
 
+def pack_value(value: Any) -> bytes | None:
+    """A value as bytes, the same ones for equal values of the same types; None where it is too deep, or has odd numbers or texts."""
+    try:
+        return msgspec.msgpack.encode(value)
+    except (RecursionError, OverflowError, UnicodeEncodeError):
+        return None
+
+
 def json_equal(a: Any, b: Any) -> bool:
     """JSON equality: unlike in Python, true is not 1 (but 1 is 1.0)."""
     # Python's own comparison is quick and finds nearly every difference.

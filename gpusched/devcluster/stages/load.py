@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import purejq
 import yaml
 
+from gpusched.devcluster.apimachinery.json_values import pack_value
 from gpusched.devcluster.apimachinery.yaml_text import load_all_documents
 from gpusched.devcluster.stages.expressions import compile_cel, compile_jq
 from gpusched.devcluster.stages.model import (
@@ -231,10 +234,16 @@ def read_stage(document: dict[str, Any]) -> KwokStage | None:
         StageError: the document cannot be used.
     """
     name = (document.get("metadata") or {}).get("name", "")
+    packed = pack_value(document.get("spec"))
     try:
-        return _stage(name, document.get("spec"))
+        return _stage(name, document.get("spec")) if packed is None else _read_packed(name, packed)
     except StageError as fault:
         raise StageError(f"Stage {name!r}: {fault}") from fault
+
+
+@functools.lru_cache(maxsize=64)  # each new cluster of a process has the same Stages
+def _read_packed(name: str, spec: bytes) -> KwokStage | None:
+    return _stage(name, msgspec.msgpack.decode(spec))
 
 
 def _stage(name: str, value: Any) -> KwokStage | None:

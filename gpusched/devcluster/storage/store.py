@@ -97,6 +97,10 @@ class Pin:
     position: int
 
 
+_NO_ITEMS: Final = SortedDict()
+"""Of each collection before its first object; not to be changed. Most kinds never have one."""
+
+
 class Collection:
     """All objects of one kind and the log of their changes.
 
@@ -106,7 +110,7 @@ class Collection:
     def __init__(self, name: str, store: Store) -> None:
         self.name = name
         self._store = store
-        self._items: SortedDict = SortedDict()
+        self._items: SortedDict = _NO_ITEMS
         self._log: list[Change] = []
         self._trimmed = 0
         self._log_bytes = 0
@@ -237,6 +241,8 @@ class Collection:
         """
         before: Stored | None = self._items.get(key)
         after = self._stamp(obj)
+        if self._items is _NO_ITEMS:
+            self._items = SortedDict()
         self._items[key] = after
         self._append("ADDED" if before is None else "MODIFIED", key, after, before=before)
         return after

@@ -11,6 +11,7 @@ import msgspec
 from gpusched.base.classes import frozen
 from gpusched.cel.schema_nodes import SchemaNode
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid
+from gpusched.devcluster.apimachinery.json_values import pack_value
 from gpusched.devcluster.apimachinery.status import bad_request
 from gpusched.devcluster.registry.custom.definitions import (
     definition_errors,
@@ -18,7 +19,7 @@ from gpusched.devcluster.registry.custom.definitions import (
     protected_group_errors,
     stored_version_errors,
 )
-from gpusched.devcluster.registry.custom.validation import CustomVersion, packed_schema
+from gpusched.devcluster.registry.custom.validation import CustomVersion
 from gpusched.devcluster.registry.strategy import ServerContext, Strategy
 from gpusched.devcluster.schema.decode_errors import decode_error
 from gpusched.devcluster.schema.schema import Schema, load_builtin
@@ -180,7 +181,7 @@ def _check_readable(definition: Obj) -> None:
 
 
 def _why_unreadable(raw: Obj) -> str | None:
-    packed = packed_schema(raw)
+    packed = pack_value(raw)
     return _misfit(raw) if packed is None else _why_packed_is_unreadable(packed)
 
 

@@ -15,6 +15,7 @@ from gpusched.base.classes import frozen
 from gpusched.base.errors import GpuschedError
 from gpusched.cel.schema_nodes import Doc, Json, kind_of
 from gpusched.devcluster.apimachinery.field_errors import FieldError, invalid, rules_skipped
+from gpusched.devcluster.apimachinery.json_values import pack_value
 from gpusched.devcluster.registry.custom.cel_rules import (
     RulesRefused,
     ValidationRules,
@@ -23,7 +24,7 @@ from gpusched.devcluster.registry.custom.cel_rules import (
 from gpusched.devcluster.registry.custom.ratcheting import errors_of_changes
 from gpusched.devcluster.schema.schema import SCHEMA_PATH, NotStructural, Schema, structural
 
-__all__ = ["CustomVersion", "SchemaRefused", "compile_version", "packed_schema"]
+__all__ = ["CustomVersion", "SchemaRefused", "compile_version"]
 
 _BLOCKING = frozenset(
     {
@@ -101,18 +102,10 @@ def compile_version(
     scale = scale or {}
     paths = (scale.get("specReplicasPath", ""), scale.get("statusReplicasPath", ""))
     scale_paths = tuple(each for each in paths if each)
-    packed = packed_schema(raw)
+    packed = pack_value(raw)
     if packed is None:
         return _compile(raw, scale_paths, path)
     return _compile_packed(packed, scale_paths, path)
-
-
-def packed_schema(raw: Doc) -> bytes | None:
-    """A schema as bytes that are the same for equal ones; None where it is too deep, or has odd numbers or texts."""
-    try:
-        return msgspec.msgpack.encode(raw)
-    except (RecursionError, OverflowError, UnicodeEncodeError):
-        return None
 
 
 @functools.lru_cache(maxsize=_COMPILED_MAX)
