@@ -91,7 +91,10 @@ def test_a_session_up_to_a_turn_gives_what_a_whole_one_gives():
                 trial.objects.remove("pods", key_of(obj))
         whole = trial.decide(evict=False)
         started = 0
-        for each in waiting_gangs(trial):
+        for number, each in enumerate(waiting_gangs(trial)):
+            # of those that do not start the fourth part is enough
+            if number % 4 and not start_answer(whole, each.key).starts:
+                continue
             answer = start_answer(trial.decide(until=each.key, evict=False), each.key)
             if answer.kind is StartKind.NOW:
                 started += 1
@@ -131,7 +134,7 @@ def test_a_job_is_played_with_all_where_a_change_gives_others_something_as_well(
 
 
 @pytest.mark.early
-@pytest.mark.parametrize("seed", one_of(10, range(40)))
+@pytest.mark.parametrize("seed", one_of(20, range(40)))
 def test_what_is_advised_in_a_long_line_starts_the_gang(seed):
     """Given a full cluster with 80 to 90 gangs in line, then each suggestion, simulated, starts its gang."""
     judged = judge_advice([seed], gangs=3, make=small_line)

@@ -20,9 +20,9 @@ DIFFERS = read_known_differences(HERE / "differs.txt")
 BY_SESSIONS = [case for case in CASES if not case.not_for("session")]
 CHOSEN = {
     "session": CASES,
-    "blackbox": [*one_of(2, BY_SESSIONS), *(case for case in CASES if case.not_for("session"))],
+    "blackbox": [*one_of(4, BY_SESSIONS), *(case for case in CASES if case.not_for("session"))],
 }
-"""Every second case is played on the whole daemon as well, and each that is for it alone."""
+"""Every fourth case is played on the whole daemon as well, and each that is for it alone."""
 
 
 def params():

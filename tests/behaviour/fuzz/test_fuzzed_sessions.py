@@ -5,12 +5,13 @@ from __future__ import annotations
 import pytest
 
 from tests.behaviour.fuzz.worlds import FuzzCounts, FuzzedCluster
+from tests.populations import one_of
 
 SHARDS = 8
 WORLDS_OF_A_SHARD = 10
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", one_of(2, range(SHARDS)))
 def test_fuzzed_objects_through_whole_sessions(shard):
     """Seeds are fixed; ``python -m benchmarks.fuzz --seed N --worlds 1`` shows one again."""
     tally = FuzzCounts()
@@ -50,6 +51,6 @@ def test_the_fuzzer_finds_what_is_planted(monkeypatch):
 
     monkeypatch.setattr(GangStarts, "start", start)
     tally = FuzzCounts()
-    for seed in range(30):
+    for seed in range(8):
         FuzzedCluster(seed, tally).run()
     assert {each.what for each in tally.findings} == {"contained: gang in allocate"}

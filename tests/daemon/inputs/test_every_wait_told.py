@@ -14,7 +14,7 @@ from gpusched.io.client.api_client import ApiClient
 from tests.behaviour.fuzz.foreign_kinds import SCHEMAS, install
 from tests.behaviour.fuzz.malformed_objects import MalformedObjects
 from tests.daemon.sentences.explained import ANY_GANG, OF_API
-from tests.populations import one_of
+from tests.populations import examples, one_of
 
 GROUPS = "podgroups.scheduling.gpusched.io"
 FIRST = int(os.environ.get("GPUSCHED_ODD_FIRST", "0"))
@@ -274,7 +274,7 @@ def test_no_odd_object_waits_in_silence(play, seed):
         w.group("deleting", minMember=2)
         w.client.patch(GROUPS, "default", "deleting", {"metadata": {"finalizers": ["a/b"]}})
         w.client.delete(GROUPS, "default", "deleting")
-        for number in range(60):
+        for number in range(examples(32, whole=60)):
             odd.pod(f"odd-{number}")
         for number in range(12):
             odd.group(f"odd-group-{number}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -45,12 +47,13 @@ def gang(w, name, *, says="5m", runs="300s", queue="team"):
 
 def metric(daemon, name, **labels):
     """The value of a metric with these labels and perhaps others; 0.0 where there is none."""
-    text = daemon.app.telemetry.render().decode()
+    rendered = daemon.app.telemetry.render().decode()
+    text = "\n".join(re.findall(rf"(?m)^{name}[{{ ].*", rendered)) + "\n"
     return sum(
         sample.value
         for family in text_string_to_metric_families(text)
         for sample in family.samples
-        if sample.name == name and labels.items() <= sample.labels.items()
+        if labels.items() <= sample.labels.items()
     )
 
 

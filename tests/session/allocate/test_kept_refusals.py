@@ -11,6 +11,7 @@ from gpusched.session.allocate.refusals import kept_refusals
 from gpusched.session.allocate.refusals.kept_refusals import KeptRefusals
 from gpusched.testing import entities
 from gpusched.testing.given import Given
+from tests.populations import one_of
 from tests.session.state.kept_histories import KeptHistory
 
 HISTORIES = 12
@@ -49,7 +50,7 @@ def histories_that_differ(seeds: range) -> list[int]:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("shard", range(2))
+@pytest.mark.parametrize("shard", one_of(2, range(2)))
 def test_kept_refusals_change_no_decision(shard: int, found: list[bool]) -> None:
     """Given random histories, of which every other plan comes to nothing, then decisions are those made anew."""
     seeds = range(1000 + shard * HISTORIES, 1000 + (shard + 1) * HISTORIES)

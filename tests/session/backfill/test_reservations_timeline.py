@@ -110,7 +110,7 @@ class Unlike:
             self.arrive()
 
 
-@pytest.mark.parametrize("seed", one_of(3, range(20)))
+@pytest.mark.parametrize("seed", one_of(5, range(20)))
 def test_all_moments_at_once_give_what_each_gives(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

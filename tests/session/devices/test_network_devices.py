@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 from gpusched.testing.given import Given
+from tests.populations import one_of
 from tests.session.devices.conftest import ROOT, Devices, exactly
 
 SLOTS = {"whole": 2, "half": 1}
@@ -180,7 +181,7 @@ def best_place(cluster):
     return found
 
 
-@pytest.mark.parametrize("first", range(0, 240, 40))
+@pytest.mark.parametrize("first", one_of(2, range(0, 240, 40)))
 def test_gangs_start_where_all_pods_find_devices_together(first):
     for seed in range(first, first + 40):
         cluster = random_cluster(seed)

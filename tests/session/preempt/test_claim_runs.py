@@ -115,7 +115,7 @@ def joined(monkeypatch):
 
 def test_plans_are_those_of_claims_that_are_asked_about_one_by_one(joined, monkeypatch):
     """In crowds of queues of every kind, whoever they take from."""
-    seeds = one_of(8, range(80))
+    seeds = one_of(15, range(80))
     told = [history(seed) for seed in seeds]
     assert joined[True] > 4 * len(seeds)  # others would prove nothing
     assert joined[False] > 4 * len(seeds)
@@ -125,7 +125,7 @@ def test_plans_are_those_of_claims_that_are_asked_about_one_by_one(joined, monke
 
 def test_shipped_policies_are_as_monotone_as_they_say(joined):
     """Each claim that is joined is asked about as well, where policies are compared."""
-    for seed in one_of(8, range(80), first=1):
+    for seed in one_of(15, range(80), first=1):
         history(seed, PluginGuard(SystemClock(), compares_lists=True))
     assert joined[True] > 8  # others would prove nothing
 

@@ -102,13 +102,13 @@ def test_tables_of_blocks_are_those_of_gangs(monkeypatch):
         return by_columns
 
     monkeypatch.setattr(VictimSelector, "_victim_table", compared)
-    for seed in one_of(8, range(40)):
+    for seed in one_of(14, range(40)):
         history(seed)
     assert not wrong
     assert sum(blocks) > 10  # others would prove nothing
 
 
-@pytest.mark.parametrize("seed", one_of(4, range(20)))
+@pytest.mark.parametrize("seed", one_of(7, range(20)))
 def test_plans_are_those_of_tables_made_gang_by_gang(seed, monkeypatch):
     """A block follows who leaves."""
     told = history(seed)
