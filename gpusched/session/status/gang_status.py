@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from itertools import islice
-from typing import Final
+from typing import Any, Final
 
 import attrs
 
@@ -48,6 +48,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     cache = session.cache.statuses
     holders, outcomes, placements = GpuHolders(session), session.outcomes, session.placements
     reasons = session.cache.kept.get_or_make(_KeptReasons, _KeptReasons).begin_session()
+    running = _RunningPods(session)
     found = []
     for gang in session.gangs:
         session.on_gang(gang.key)
@@ -69,7 +70,8 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)
         if known is None or known[0] != about:
-            known = (about, _gang_status(session, gang, holders=about[-1]))
+            status = None if any(about[1:]) else running.status(gang)
+            known = (about, status or _gang_status(session, gang, holders=about[-1]))
             if not known[1].is_scheduled and not session.nominations.has_nomination(gang):
                 cache.set(gang, known)
         found.append(known[1])
@@ -77,6 +79,39 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
             found += statuses_of_tree(gang, known[1])
     found += islice(_statuses_of_unvisited_gangs(session), limits.DEFERRED_REPORTED_MAX)
     return tuple(found)
+
+
+_OWN: Final = frozenset({"gang", "uid", "generation"})
+"""Fields of a status in which gangs of one running pod differ that are alike else."""
+
+
+class _RunningPods:
+    """Statuses of gangs of one pod that runs: thousands are told the same.
+
+    Args:
+        session: that says nothing of them.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._known: dict[Hashable, dict[str, Any]] = {}
+
+    def status(self, gang: Gang) -> GangStatus | None:
+        """As ``_gang_status``, which is asked once for all that are alike; None for gangs that are told more."""
+        kind, pod = gang.running_kind, gang.placed[0].pod if gang.placed else None
+        if kind is None or pod is None or pod.broken_since or gang.pod_group is not None:
+            return None
+        if self._session.nominations.has_nomination(gang):
+            return None
+        warnings = gang.warning, gang.key_warning, gang.eviction_warning
+        about = (kind, pod.proof, gang.running, gang.succeeded, gang.failed, *warnings)
+        alike = self._known.get(about)
+        if alike is None:
+            first = _gang_status(self._session, gang)
+            fields = (each.name for each in attrs.fields(GangStatus) if each.name not in _OWN)
+            self._known[about] = {name: getattr(first, name) for name in fields}
+            return first
+        return GangStatus(gang=gang.key, uid=gang.uid, generation=gang.generation, **alike)
 
 
 class _KeptReasons:
