@@ -132,6 +132,8 @@ class Walltimes:
 
     def start_of_running(self, gang: Gang) -> float | None:
         """When a gang that has members with a place started; None where that is not told yet."""
+        if gang.running_kind is not None:  # thousands are a pod that runs
+            return gang.placed[0].pod.scheduled
         if gang.started_at:
             return gang.started_at
         # Below its minimum, or not confirmed yet: the clock of those it has goes on.

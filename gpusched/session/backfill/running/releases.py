@@ -128,12 +128,12 @@ class ReleaseForecast:
         faults, began = len(self._session.hooks.faults), self._walltimes.start_of_running(gang)
         if began is None or any(each.pod.pod_class.share for each in gang.placed):
             return None
-        types, rows = self._session.gpu_types, [row for row, _ in self._members(gang)]
-        if gang.terms.gpu_types.speeds and not types.types_on(rows):
+        members, types = self._members(gang), self._session.gpu_types
+        if gang.terms.gpu_types.speeds and not types.types_on([row for row, _ in members]):
             return None
         length = self._walltimes.seconds_of(gang)
         end = FOREVER if length >= FOREVER else int(began) + length
-        room = self._release_of(gang, self._members(gang), end)
+        room = self._release_of(gang, members, end)
         if room is None or len(self._session.hooks.faults) > faults:
             return None
         return KnownRelease(gang, room)
@@ -145,16 +145,15 @@ class ReleaseForecast:
         staying = [(row, pod) for row, pod in self._members(gang) if pod.uid not in evicted]
         return self._release_of(gang, staying, time)
 
-    def _release_of(
-        self, gang: Gang, members: Sequence[tuple[int, Pod]], time: int
-    ) -> Release | None:
+    def _release_of(self, gang: Gang, members: list[tuple[int, Pod]], time: int) -> Release | None:
         if not members:
             return None
-        amounts = np.array([self._amounts_of_pod(pod.pod_class, row) for row, pod in members])
+        each = [self._amounts_of_pod(pod.pod_class, row) for row, pod in members]
+        amounts = np.array(each) if len(each) > 1 else each[0][np.newaxis]  # most are a pod alone
         return Release(
             time,
             np.array([row for row, _ in members], dtype=np.int64),
-            self._devices.freed_amounts(amounts, list(members)),
+            self._devices.freed_amounts(amounts, members),
             gang.key,
             self._session.queue_path(gang),
             self._charged_amounts([(row, pod.pod_class) for row, pod in members]),
@@ -173,7 +172,7 @@ class ReleaseForecast:
 
     def _charged_amounts(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
         """Amounts charged to queues for pods on these rows, in node pools too."""
-        charged = total(pod_class.charged for _, pod_class in seats)
+        charged = total([pod_class.charged for _, pod_class in seats])
         pools = self._session.queue_accounts.pools
         if pools is None:
             return charged

@@ -254,7 +254,7 @@ class ReservedWindows:
 
 def shortest_walltime_s(hooks: Hooks, gang: Gang) -> int:
     """Seconds that the gang runs, the shortest that policies say; 0 where none says any."""
-    return min((seconds for hook in hooks.walltimes if (seconds := hook(gang)) > 0), default=0)
+    return min([seconds for hook in hooks.walltimes if (seconds := hook(gang)) > 0], default=0)
 
 
 def _has_choice(reservation: AdvanceReservation) -> bool:
