@@ -15,7 +15,7 @@ def gangs_to_place(session: Session) -> list[Gang]:
 
     Where no action has admitted gangs before, their queues do here.
     """
-    return [gang for gang in session.gangs if gang.pending and _may_be_placed(session, gang)]
+    return [gang for gang in session.pending_gangs if _may_be_placed(session, gang)]
 
 
 def _may_be_placed(session: Session, gang: Gang) -> bool:

@@ -24,7 +24,7 @@ from gpusched.session.allocate.sub_groups import complete_pod_groups
 from gpusched.session.preempt.claims.session_starts import (
     PlacedGangs,
     StartingGang,
-    gang_with_starts,
+    as_started,
     nominated_places,
     note_priority,
     session_placed_gangs,
@@ -194,7 +194,7 @@ class Victims:
         if known is None:
             gangs = self._placed.of_queue(queue)
             starting = {
-                key: gang_with_starts(self._session, each.gang, each.places)
+                key: as_started(self._session, each)
                 for key, each in self._starting.get(queue, {}).items()
             }
             if starting:

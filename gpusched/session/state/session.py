@@ -260,6 +260,11 @@ class Session:
         return self.gang_selection.looked_at
 
     @cached_property
+    def pending_gangs(self) -> tuple[Gang, ...]:
+        """Those of them with members that wait for a place, sorted by key."""
+        return tuple([gang for gang in self.gangs if gang.pod_sets and gang.pending])
+
+    @cached_property
     def gang_selection(self) -> GangSelection:
         """Which gangs this session looks at, worked out when its policies are open."""
         return GangSelection(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 import attrs
 from gpusched_plugins.queues.fairshare.shares import Shares
@@ -106,6 +107,7 @@ class Sides:
         return tuple(deserved), tuple(entitled)
 
 
+@lru_cache(maxsize=2**13)
 def levels_below_common_ancestor(
     mine: tuple[str, ...], theirs: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:

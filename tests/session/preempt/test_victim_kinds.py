@@ -52,7 +52,7 @@ def test_kinds_are_those_of_gangs_that_are_looked_at_anew(seed, a_session, given
             anew = QueueKinds.unlike(())
             for gang in placed.values():
                 if gang.queue == queue:
-                    anew.add(gang)
+                    anew.add([gang])
             assert _told(kept.kinds_of_queue(queue)) == _told(anew)
             assert len(kept.kinds_of_queue(queue)) == len(kept.of_queue(queue))
             lines += len(anew.lines)

@@ -376,7 +376,7 @@ _PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
     "near": lambda gang: gang.sub_groups or gang.topology.required or gang.topology.preferred,
     "without_reason": lambda gang: not _has_published_reason(gang),
     "repelling": lambda gang: any(each.pod_class.pod_anti_affinity for each in gang.pod_sets),
-    "nominated": lambda gang: not gang.suspended and gang.has_nominated_pods,
+    "nominated": lambda gang: gang.pod_sets and not gang.suspended and gang.has_nominated_pods,
 }
 """Attributes of a line that hold some of its gangs, and which."""
 

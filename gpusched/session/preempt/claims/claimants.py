@@ -25,14 +25,13 @@ def preemption_claimants(
         has_victims: whether there may be a victim for a gang; asked first.
     """
     early = session.early_end
-    gangs: Iterable[Gang] = session.gangs
+    gangs: Iterable[Gang] = session.pending_gangs
     if early.reached:
         gangs = [gang for gang in gangs if not early.leaves_out(gang)]
     return [
         gang
         for gang in gangs
         if has_victims(gang)
-        and gang.pending
         and (gang.missing_members or not gang.placed)
         and session.outcomes.is_admitted(gang)
         and not session.nominations.has_nomination(gang)

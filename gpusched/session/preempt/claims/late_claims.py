@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Final
 
-from gpusched.session.preempt.claims.session_starts import started_gangs
+from gpusched.session.preempt.claims.session_starts import started_places
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.session import Session
 
@@ -72,7 +72,7 @@ class LateClaims:
         session.renew_shares()
         for _ in range(ROUNDS_MAX):
             before = len(session.nominations.plans)
-            if not started_gangs(session):
+            if not started_places(session):
                 return
             victims = Victims(session, only_starts=many)
             for claims in self._rounds:

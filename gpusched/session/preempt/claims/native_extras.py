@@ -42,7 +42,7 @@ def extras_of_native_groups(
     """
     return [
         claimants
-        for gang in session.gangs
+        for gang in session.pending_gangs
         if _can_grow(session, gang)
         and has_victims(gang)
         and (claimants := _claimants_for(session, gang))
@@ -54,7 +54,6 @@ def _can_grow(session: Session, gang: Gang) -> bool:
     return bool(
         native
         and gang.placed
-        and gang.pending
         and not gang.sub_groups
         and not gang.missing_members
         and not gang.expected_count

@@ -120,12 +120,15 @@ class PlacedGangs:
 
     def _find_kinds(self, count: int) -> None:
         """Put so many gangs to those of their kinds."""
+        by_queue: dict[str, list[Gang]] = {}
         for key in list(islice(self._of_unknown_kind, count)):
             gang = self._of_unknown_kind.pop(key)
-            kinds = self._kinds.get(gang.queue)
+            by_queue.setdefault(gang.queue, []).append(gang)
+        for queue, gangs in by_queue.items():
+            kinds = self._kinds.get(queue)
             if kinds is None:
-                kinds = self._kinds[gang.queue] = QueueKinds.unlike(())
-            kinds.add(gang)
+                kinds = self._kinds[queue] = QueueKinds.unlike(())
+            kinds.add(gangs)
 
 
 def _may_lose_members(gang: Gang) -> bool:
@@ -166,10 +169,23 @@ def nominated_places(session: Session) -> list[StartingGang]:
 
 def started_gangs(session: Session) -> dict[GangKey, Gang]:
     """Preemptible gangs that were given places in this session, with these as their members."""
-    return {
-        each.gang.key: gang_with_starts(session, each.gang, each.places)
-        for each in started_places(session)
-    }
+    return {each.gang.key: as_started(session, each) for each in started_places(session)}
+
+
+class _StartedGangs:
+    """Gangs with the places that a session gives them, each made once: several actions look at them."""
+
+    def __init__(self) -> None:
+        self.known: dict[GangKey, tuple[StartingGang, Gang]] = {}
+
+
+def as_started(session: Session, starting: StartingGang) -> Gang:
+    """As ``gang_with_starts``; the same object while the places are the same."""
+    of = session.cycle_state.get_or_make(_StartedGangs, _StartedGangs).known
+    known = of.get(starting.gang.key)
+    if known is None or known[0] != starting:
+        known = of[starting.gang.key] = (starting, gang_with_starts(session, *starting))
+    return known[1]
 
 
 class LowestPriorities:

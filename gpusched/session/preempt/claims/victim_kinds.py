@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
+
+_SORTED_ANEW_FROM: Final = 8
+"""A line of which an eighth is new is sorted anew."""
 
 
 class KindLine:
@@ -36,10 +39,15 @@ class KindLine:
         """Some of them, those that started last before others."""
         return [self._gangs[key] for _, key in self._turns[begin:end]]
 
-    def add(self, gang: Gang) -> None:
-        """Take in a gang that is not among them."""
-        self._gangs[gang.key] = gang
-        insort(self._turns, _turn(gang))
+    def add(self, gangs: Sequence[Gang]) -> None:
+        """Take in gangs that are not among them."""
+        self._gangs.update((gang.key, gang) for gang in gangs)
+        turns = sorted(map(_turn, gangs))
+        if len(turns) * _SORTED_ANEW_FROM > len(self._turns):
+            self._turns = sorted([*self._turns, *turns])
+        else:
+            for turn in turns:
+                insort(self._turns, turn)
 
     def remove(self, gang: Gang) -> None:
         """Let go of a gang that is among them."""
@@ -72,16 +80,20 @@ class QueueKinds:
         """Gangs that are looked at one by one."""
         return cls({}, {gang.key: gang for gang in gangs})
 
-    def add(self, gang: Gang) -> None:
-        """Take in a gang that is not among them."""
-        kind = gang.running_kind
-        if kind is None:
-            self.others[gang.key] = gang
-            return
-        line = self.lines.get(kind)
-        if line is None:
-            line = self.lines[kind] = KindLine()
-        line.add(gang)
+    def add(self, gangs: Iterable[Gang]) -> None:
+        """Take in gangs that are not among them."""
+        alike: dict[RunningKind, list[Gang]] = {}
+        for gang in gangs:
+            kind = gang.running_kind
+            if kind is None:
+                self.others[gang.key] = gang
+            else:
+                alike.setdefault(kind, []).append(gang)
+        for kind, some in alike.items():
+            line = self.lines.get(kind)
+            if line is None:
+                line = self.lines[kind] = KindLine()
+            line.add(some)
 
     def remove(self, gang: Gang) -> None:
         """Let go of a gang that is among them."""

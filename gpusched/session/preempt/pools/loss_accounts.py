@@ -116,6 +116,7 @@ class LossAccounts:
         self._vectors: dict[str, tuple[int, ...]] = {}
         self._gangs: dict[GangKey, int] = {}
         self._losses: dict[tuple[str, tuple[int, ...]], BundleLoss] = {}
+        self._judged: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._above = above
         self._over: dict[
             tuple[int, int, str], tuple[_Above, list[tuple[int, ...]], tuple[_Over, ...]]
@@ -241,7 +242,9 @@ class LossAccounts:
         """What is lost when a gang loses these steps, each of some members' amounts."""
         number = self._gangs.setdefault(gang.key, len(self._gangs))
         if len(steps) != 1 or len(steps[0]) != 1:
-            return self._loss(number, gang.queue, steps)
+            sums = [tuple(map(sum, zip(*step, strict=True))) for step in steps]
+            taken = tuple(map(sum, zip(*sums, strict=True))) if sums and sums[0] else NO_AMOUNTS
+            return self._loss(number, gang.queue, taken, sums[-1] if sums else NO_AMOUNTS)
         return self.pod_loss(gang, steps[0][0]).of_gang(number)
 
     def pod_loss(self, gang: Gang, taken: tuple[int, ...]) -> BundleLoss:
@@ -249,23 +252,29 @@ class LossAccounts:
         about = (gang.queue, taken)
         known = self._losses.get(about)
         if known is None:
-            known = self._losses[about] = self._loss(-1, gang.queue, [[taken]])
+            known = self._losses[about] = self._loss(-1, gang.queue, taken, taken)
         return known
 
     def _loss(
-        self, number: int, queue: str, steps: Sequence[Sequence[tuple[int, ...]]]
+        self, number: int, queue: str, taken: tuple[int, ...], last: tuple[int, ...]
     ) -> BundleLoss:
-        sums = [tuple(map(sum, zip(*step, strict=True))) for step in steps]
+        """What is lost with these amounts, and with the last step of them."""
         side, accounts = self._side.get(queue, -1), self._account_path(queue)
-        if not sums or not sums[0]:
+        if not taken:
             return BundleLoss(side, number, accounts)
-        taken = tuple(map(sum, zip(*sums, strict=True)))
-        judged = NO_AMOUNTS
-        for group in self._groups:
-            judged = tuple(c for name in group if taken[c := self._judging[name]])
-            if judged:
-                break
-        return BundleLoss(side, number, accounts, judged, taken, sums[-1])
+        return BundleLoss(side, number, accounts, self._judged_columns(taken), taken, last)
+
+    def _judged_columns(self, taken: tuple[int, ...]) -> tuple[int, ...]:
+        """Columns by which a step is judged that takes these amounts: of the first resources that it takes any of."""
+        known = self._judged.get(taken)
+        if known is None:
+            known = NO_AMOUNTS
+            for group in self._groups:
+                known = tuple(c for name in group if taken[c := self._judging[name]])
+                if known:
+                    break
+            self._judged[taken] = known
+        return known
 
     def _account_path(self, queue: str) -> tuple[int, ...]:
         known = self._paths.get(queue)
