@@ -297,6 +297,7 @@ class Ledger:
                 sums.add_holding(msgspec.structs.replace(holding, slots=believed[uid]))
             else:
                 sums.add_holding(holding)
+        sums.add_up()
         amounts = sums.amounts
         if sums.full:
             return NodeHoldings({**amounts, **dict(allocatable.items)}, 0, ours=sums.ours)
@@ -330,28 +331,33 @@ class _NodeSums:
         self.full = False
         self.shared: dict[int, tuple[int, int]] = {}
         self.shares: list[Holding] = []
+        self._alike: dict[tuple[int, bool, bool, bool], tuple[Holding, int]] = {}
+        """One for all that count alike, with the same requests, and how many they are."""
 
     def add_holding(self, holding: Holding) -> None:
-        """Add one pod's holding to the sums."""
+        """Add one pod's holding, whose amounts count once ``add_up`` is called."""
         if holding.requests is None:
             self.full = True
             return
-        if holding.share is not None:
+        shared = holding.share is not None
+        about = (id(holding.requests), holding.leaving, holding.ours, shared)
+        known = self._alike.get(about)
+        self._alike[about] = (holding, 1) if known is None else (known[0], known[1] + 1)
+        if shared:
             self.shares.append(holding)
-        amounts, leaving, ours = self.amounts, self.leaving, self.ours
-        for name, amount in holding.requests.items:
-            if name == shared_resource() and holding.share is not None:
-                continue
-            amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount)
-            if holding.leaving:
-                leaving[name] = min(COLUMN_MAX, leaving.get(name, 0) + amount)
-            if holding.ours:
-                ours[name] = min(COLUMN_MAX, ours.get(name, 0) + amount)
-        if holding.share is None:
+        else:
             self.taken |= holding.slots
             unknown = holding.gpus - holding.slots.bit_count()
             if unknown > 0:
                 self.unknown[holding.gpu] = self.unknown.get(holding.gpu, 0) + unknown
+
+    def add_up(self) -> None:
+        """Count the amounts of all holdings; called once, when there are no more."""
+        for holding, count in self._alike.values():
+            assert holding.requests is not None
+            for name, amount in holding.requests.items:
+                if name != shared_resource() or holding.share is None:
+                    self._add(name, amount * count, leaving=holding.leaving, ours=holding.ours)
 
     def take_shared(self, numbers: range, gpu_memory: int) -> None:
         """Shares, which open the slots that they are on; called once, with the shared slots.
