@@ -85,6 +85,7 @@ class Reservations:
         self._start_cache = StartCache(self.session.cache.equivalence)
         self._forget_reserved_gangs()
         self._profile: AvailabilityProfile | None = None
+        self._started: list[tuple[Gang, Sequence[Assignment]]] = []
         self._running: dict[str, list[tuple[Gang, Release]]] = {}
         self.reserved_gangs = []
         self._strict = []
@@ -106,6 +107,9 @@ class Reservations:
         if self._profile is None:
             self._profile = self._forecast.build_profile()
             self.walltimes.note_moments(self._profile.releases, self.window_s)
+        started, self._started = self._started, []
+        for gang, places in started:
+            self._charge_places(gang, places, sign=1)
         return self._profile
 
     @property
@@ -204,7 +208,10 @@ class Reservations:
         if self._profile is None or not places:
             return
         self._drop_reservation(gang.key)
-        self._charge_places(gang, places, sign=1)
+        if self.reserved_gangs:
+            self._charge_places(gang, places, sign=1)
+        else:  # who makes thousands of claims may never ask
+            self._started.append((gang, places))
 
     def note_unassigned(self, gang: Gang, places: Sequence[Assignment]) -> None:
         """Note that places of a gang that never waited are free again: the reverse of ``note_started``."""
@@ -226,24 +233,19 @@ class Reservations:
         Returns:
             Whether they did, so that others may start.
         """
+        placements, nominations = self.session.placements, self.session.nominations
         due = any(reserved.due for reserved in self.reserved_gangs)
-        if self._settled or not (
-            due or self.session.nominations.plans or self.session.nominations.stops
-        ):
+        if self._settled or not (due or nominations.plans or nominations.stops):
             return False
         self._settled = True
         self._reset()
         for gang in self.waiting:
-            if not self.session.placements.assigned(
-                gang
-            ) and not self.session.nominations.has_nomination(gang):
+            if not placements.assigned(gang) and not nominations.has_nomination(gang):
                 self._consider_gang(gang)
         return True
 
     def _drop_reservation(self, key: GangKey) -> None:
-        gone = next(
-            (reserved for reserved in self.reserved_gangs if reserved.gang.key == key), None
-        )
+        gone = next((each for each in self.reserved_gangs if each.gang.key == key), None)
         if gone is None:
             return
         self.reserved_gangs.remove(gone)
@@ -398,11 +400,6 @@ class Reservations:
         )
 
     # -- respecting reservations ----------------------------------------------------------------
-    @property
-    def bind_others(self) -> bool:
-        """Whether any room is kept that others might not take."""
-        return bool(self.reserved_gangs or self._strict)
-
     def find_conflict(
         self, gang: Gang, statement: Statement
     ) -> ReservedGang | StrictFifoHead | None:
@@ -412,7 +409,7 @@ class Reservations:
             gang: that is to start now.
             statement: with places for the gang, and the evictions that free them.
         """
-        if not self.bind_others:
+        if not self.binds_any:
             return None
         places = statement.assignments
         taken = self._forecast.sum_by_row(places)

@@ -66,6 +66,6 @@ class LonePods:
         if session.nominations.holds_room_for(gang) or session.node_usage.later:
             return False
         reservations = session_reservations(session)
-        if reservations is not None and (reservations.bind_others or has_published_start(gang)):
+        if reservations is not None and (reservations.binds_any or has_published_start(gang)):
             return False
         return not session.class_infos.is_confined and not self._kept.tells(session, gang)
