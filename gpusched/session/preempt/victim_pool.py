@@ -571,13 +571,12 @@ class VictimPool:
     def victim_groups(self, choice: VictimChoice) -> list[VictimGroup]:
         """Victims of these bundles, in the order in which they would go."""
         picks = sorted(choice.picks, key=lambda p: (self._field.rank_of(p.bundle), p.bundle))
-        return [
-            VictimGroup(
-                self._table.parts[pick.bundle].gang,
-                tuple(self._table.seats[m] for m in pick.members),
-            )
-            for pick in picks
-        ]
+        return [self.victim_group(pick.bundle, pick.members) for pick in picks]
+
+    def victim_group(self, bundle: int, members: Sequence[int]) -> VictimGroup:
+        """Victims of one bundle, those that leave with it."""
+        seats = self._table.seats
+        return VictimGroup(self._table.parts[bundle].gang, tuple([seats[m] for m in members]))
 
     def exclude_gangs(self, gangs: Iterable[Gang]) -> None:
         """These are no victims after all; of those that the pool does not have nothing is known."""

@@ -10,11 +10,12 @@ import attrs
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import PODS
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.equivalence import Omit, PlacementKey, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.preempt.victim_selection import ClaimantClass, VictimSelector
-from gpusched.session.state.equivalence import GangCache
+from gpusched.session.state.equivalence import EquivalenceClass, GangCache
 from gpusched.session.state.session import Session
 
 
@@ -51,6 +52,32 @@ def _kept_claimants(session: Session) -> KeptClaimants:
     return session.cache.kept.get_or_make(KeptClaimants, KeptClaimants)
 
 
+@frozen(slots=True, eq=False)
+class _PlacedAlike:
+    """Claimants with one ``KeptClaimants.placement_key``: one object in a session, which costs less to compare."""
+
+    key: PlacementKey
+
+
+class _SessionKeys:
+    """These of one session, which equal gangs are not asked for again."""
+
+    def __init__(self) -> None:
+        self._by_class: dict[tuple[EquivalenceClass, str], _PlacedAlike] = {}
+        self._by_key: dict[PlacementKey, _PlacedAlike] = {}
+
+    def key_of(self, session: Session, claimant: Gang) -> _PlacedAlike:
+        """That of a claimant."""
+        alike = session.cache.equivalence.class_of(claimant)  # of any namespace
+        known = self._by_class.get((alike, claimant.key.namespace)) if alike is not None else None
+        if known is None:
+            key = _kept_claimants(session).placement_key(claimant)
+            known = self._by_key.setdefault(key, _PlacedAlike(key))
+            if alike is not None:
+                self._by_class[alike, claimant.key.namespace] = known
+        return known
+
+
 def eligible_claimants(session: Session, gangs: Sequence[Gang]) -> dict[GangKey, Gang]:
     """Of some gangs those for which others may be evicted, each with the members that count, by key."""
     kept = _kept_claimants(session)
@@ -64,7 +91,9 @@ def claimant_class(session: Session, claimant: Gang) -> ClaimantClass:
     Members of several classes are counted, as other counts may start. Rules between pods read
     labels and volumes: pods of one class for which they say the same share one pod info.
     """
-    key: Hashable = _kept_claimants(session).placement_key(claimant)
+    key: Hashable = session.cycle_state.get_or_make(_SessionKeys, _SessionKeys).key_of(
+        session, claimant
+    )
     closed = session.windows.class_key(claimant)
     if closed:
         key = (key, closed)
@@ -109,14 +138,14 @@ def eligible_claimant(gang: Gang) -> Gang | None:
     """
     pod_sets = []
     for pod_set in gang.pod_sets:
-        pods = tuple(pod for pod in pod_set.pods if pod.may_preempt)
+        pods = tuple([pod for pod in pod_set.pods if pod.may_preempt])
         if len(pods) == len(pod_set.pods):
             pod_sets.append(pod_set)
         elif pods:
             pod_sets.append(attrs.evolve(pod_set, pods=pods))
     if sum(len(pod_set.pods) for pod_set in pod_sets) < gang.members_at_start:
         return None
-    for role, missing in gang.missing_roles:
+    for role, missing in gang.missing_roles if gang.min_roles else ():
         if sum(len(pod_set.pods) for pod_set in pod_sets if pod_set.role == role) < missing:
             return None
     if not any(_asks_for_resources(pod_set.pod_class) for pod_set in pod_sets):

@@ -13,7 +13,6 @@ from typing import Final
 from gpusched.api.pod.pod import Pod
 from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
-from gpusched.placement.victims.model import ChosenBundle, VictimChoice
 from gpusched.session.allocate.pod_by_pod import is_plain_pod
 from gpusched.session.backfill.earliest_start import has_published_start
 from gpusched.session.backfill.reservations import session_reservations
@@ -125,8 +124,7 @@ class Swaps:
         while line.numbers:
             number = line.numbers[-1]
             if line.head is None:
-                pick = ChosenBundle(number, field.bundles[number].members)
-                line.head = line.pool.victim_groups(VictimChoice((pick,), 0, ()))[0]
+                line.head = line.pool.victim_group(number, field.bundles[number].members)
             if number not in field.dead and not self._victims.has_left(
                 line.head.seats[0].member.pod.uid
             ):
