@@ -61,7 +61,7 @@ class Walltime:
             shortest = min((seconds for seconds in said if seconds), default=0)
             return shortest or (_learned_s(gang, view) if self.args.learn else 0)
 
-        hooks.walltime(length, depends_on=_DEPENDS_ON)
+        hooks.walltime(length, depends_on=_DEPENDS_ON, alike=True)
 
 
 def _max_runtime_s(queue: str, view: View) -> int:

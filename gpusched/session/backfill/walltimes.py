@@ -6,6 +6,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Final
 
+from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.base.limits import WALLTIME_OVERRUN_MAX_S, WALLTIME_OVERRUN_STEP_S
@@ -33,12 +34,24 @@ def end_when_late_s(late_s: int, length_s: int) -> int | None:
     return max(1, min(WALLTIME_OVERRUN_STEP_S, late_s))
 
 
+_Alike = tuple[RunningKind, int]
+"""Pods that run, each a gang of its own, by their kind and deadline."""
+
+
+def _alike_with(gang: Gang) -> _Alike | None:
+    """What gangs have in common of which hooks that are alike say the same; None for one that is like no other."""
+    kind = gang.running_kind
+    if kind is None or gang.job is not None or gang.turn is not None:
+        return None
+    return kind, gang.placed[0].pod.deadline_s
+
+
 class Walltimes:
     """Answers of the walltime hooks in one session, the shortest of each gang, each asked once."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[tuple[GangKey, int], int] = {}
+        self._known: dict[tuple[GangKey | _Alike, int], int] = {}
         self.now = int(session.snapshot.unobserved_now)
         """Whole seconds since the epoch; who uses it says by ``changes_at`` until when what comes of it stays."""
         self.changes_at = session.snapshot.changes_at
@@ -47,11 +60,18 @@ class Walltimes:
 
     def seconds_of(self, gang: Gang) -> int:
         """Seconds from the gang's start to its end, or UNKNOWN."""
-        key = (gang.key, self._session.view.gpu_speed(gang))
-        known = self._known.get(key)
+        hooks, speed = self._session.hooks, self._session.view.gpu_speed(gang)
+        alike = _alike_with(gang) if hooks.walltimes_alike else None
+        own, shared = (gang.key, speed), (gang.key if alike is None else alike, speed)
+        known = self._known.get(own if hooks.guard.compares_lists else shared)
+        known = known or self._known.get(own)
         if known is None:
-            known = shortest_walltime_s(self._session.hooks, gang) or UNKNOWN_WALLTIME
-            self._known[key] = known
+            faults = len(hooks.faults)
+            self._known[own] = known = shortest_walltime_s(hooks, gang) or UNKNOWN_WALLTIME
+            if len(hooks.faults) > faults:
+                return known  # what a hook failed about says nothing of others
+            if self._known.setdefault(shared, known) != known:
+                hooks.faults.append(f"walltime: alike, but tells {gang.key} from one that is equal")
         return known
 
     def source_of(self, gang: Gang) -> StartKnownBy:

@@ -193,6 +193,8 @@ class Hooks(HookCalls):
         self.walltimes: list[Walltime] = []
         self.walltimes_kept = True
         """Whether all of them say what their answers depend on."""
+        self.walltimes_alike = True
+        """Whether all of them answer the same for gangs of one pod that runs and are equal."""
         self.overdue: list[Overdue] = []
         self.reservations_per_pool = 8
         """Blocked gangs of one node pool for which nodes are reserved, at most."""
@@ -483,9 +485,7 @@ class Hooks(HookCalls):
         queues that ``queues`` selects: few, as thousands may run.
         """
         picks: QueueTest = queues or (lambda _node: False)
-        selected = self._wrap_provider(
-            "stop_check", picks, lambda said: isinstance(said, bool), False
-        )
+        selected = self._wrap_provider("stop_check", picks, _is_bool, False)
         self.stop_checks.append((self._wrap_check("stop_check", check, ALLOW), selected))
 
     def fair_share(self, provider: FairShare) -> None:
@@ -500,24 +500,25 @@ class Hooks(HookCalls):
         )
 
     # -- reservations --------------------------------------------------------------------------
-    def walltime(self, provider: Walltime, *, depends_on: DependsOn | None = None) -> None:
+    def walltime(
+        self, provider: Walltime, *, depends_on: DependsOn | None = None, alike: bool = False
+    ) -> None:
         """Seconds from a gang's start to its end; 0 when unknown. The shortest answer counts.
 
         Args:
             provider: answers for a gang.
             depends_on: all that an answer may change with, so that answers for gangs that run are
                 kept between sessions; None asks for them in every session.
+            alike: whether gangs of one pod that runs, without a Job or turns, get the same answer where their pods
+                have the same deadline and GPUs of the same speed, and a ``victim_filter`` that is alike cannot tell them apart.
         """
         self.walltimes_kept = self.walltimes_kept and depends_on is not None
+        self.walltimes_alike = self.walltimes_alike and alike
         self.walltimes.append(self._wrap_provider("walltime", provider, _are_seconds, 0))
 
     def waits_too_long(self, provider: Overdue) -> None:
         """Whether nodes are reserved for a blocked gang even if its start cannot be forecast."""
-        self.overdue.append(
-            self._wrap_provider(
-                "waits_too_long", provider, lambda said: isinstance(said, bool), False
-            )
-        )
+        self.overdue.append(self._wrap_provider("waits_too_long", provider, _is_bool, False))
 
     def usage(self, provider: UsageOf) -> None:
         """What each queue used of late, as of ``view.now``; the first provides.
@@ -538,8 +539,7 @@ class Hooks(HookCalls):
         Gangs with a request always do. Where no policy says yes, members of other gangs take their
         places one by one, each on the node with the best score.
         """
-        said = self._wrap_provider("compact", provider, lambda said: isinstance(said, bool), False)
-        self.topology.compacts.append(said)
+        self.topology.compacts.append(self._wrap_provider("compact", provider, _is_bool, False))
 
     def choose_gpu_types(self, *, one_where_possible: bool, for_all_gangs: bool) -> None:
         """How types of GPUs are chosen for gangs.
@@ -558,6 +558,10 @@ class Hooks(HookCalls):
 
 def _are_seconds(answer: object) -> bool:
     return isinstance(answer, int) and 0 <= answer <= QUANTITY_MAX
+
+
+def _is_bool(answer: object) -> bool:
+    return isinstance(answer, bool)
 
 
 def limited_to_concerned_gangs(

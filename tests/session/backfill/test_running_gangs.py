@@ -10,13 +10,17 @@ import pytest
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import GangAnnotations, PodPhase
+from gpusched.base.clock import SystemClock
+from gpusched.plugin import DependsOn
+from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
 from gpusched.session.backfill.running.releases import ReleaseForecast
 from gpusched.testing.authors import cluster_under
 from gpusched.testing.given import Given
 
 NODES = 4
-HOUR_NS = 3600 * 10**9
+HOUR = 3600
+HOUR_NS = HOUR * 10**9
 
 
 def full_of_gangs(c: Given) -> Given:
@@ -161,3 +165,58 @@ def test_times_of_a_changed_order_are_those_of_one_made_anew(seed):
         gone = rng.sample(order.releases, 2)
         order = order.with_changes(gone, [release(100 + step)])
         assert order.times == sorted({each.time for each in order.releases})
+
+
+def pods_that_run(c: Given) -> Given:
+    """Sixteen pods of two queues and deadlines, each a gang of its own, and a gang that waits for room of many."""
+    c.nodes(2, gpus=8).queue("a").queue("b")
+    for number in range(16):
+        c.pod(
+            f"runs-{number:02d}", queue="ab"[number % 2], gpus=1, node=f"node-{number // 8}",
+            slots=1 << number % 8, plan="p", scheduled=c.now - 60 * number,
+            deadline_s=HOUR * (1 + number % 4 // 2),
+        )  # fmt: skip
+    return c.group("waits", min_member=2, queue="a").pods("waits", 2, group="waits", gpus=8)
+
+
+def test_hooks_that_are_alike_are_asked_once_for_equal_pods():
+    """Given a hook that says so, then those of one queue and deadline share its answer; given one that does not, each is asked."""
+    asked, plans = [], []
+
+    class Lengths:
+        name, api = "lengths", 1
+
+        def __init__(self, *, alike):
+            self.alike = alike
+
+        def open(self, hooks, view):
+            hooks.walltime(
+                lambda gang: asked.append(gang.key.name) or 3 * HOUR,
+                depends_on=DependsOn.GANG, alike=self.alike,
+            )  # fmt: skip
+
+    for alike in (True, False):
+        asked.clear()
+        c = pods_that_run(cluster_under(Lengths(alike=alike)))
+        c.guard = PluginGuard(SystemClock())
+        plans.append(c.when.one_session())
+        each = {name for name in asked if name.startswith("runs")}
+        assert len(each) == (4 if alike else 16)
+    assert plans[0] == plans[1]
+
+
+def test_a_hook_that_tells_equal_pods_apart_is_found():
+    """Given a hook that reads names and says that it is alike, then authors are told."""
+
+    class Lengths:
+        name, api = "lengths", 1
+
+        def open(self, hooks, view):
+            hooks.walltime(
+                lambda gang: HOUR - int(gang.key.name == "runs-08"),
+                depends_on=DependsOn.GANG, alike=True,
+            )  # fmt: skip
+
+    c = pods_that_run(cluster_under(Lengths()))
+    c.when.one_session()
+    assert any("runs-08" in fault and "alike" in fault for fault in c.then.faults())

@@ -13,7 +13,7 @@ from gpusched.api.meta.resources import Resources, total
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.arrays.columns import Ints, RequestVector, pod_class_vector
-from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.backfill.availability_profile import AvailabilityProfile
 from gpusched.session.backfill.running.release_order import FOREVER, Release, ReleaseOrder
 from gpusched.session.backfill.running.running_gangs import KnownRelease, RunningGangs
@@ -125,6 +125,8 @@ class ReleaseForecast:
 
     def _look_at(self, gang: Gang) -> KnownRelease | None:
         """What is to be known of a gang; None where it changes with time, or with its neighbours."""
+        if gang.running_kind is not None:
+            return self._look_at_pod(gang, gang.placed[0])
         faults, began = len(self._session.hooks.faults), self._walltimes.start_of_running(gang)
         if began is None or any(each.pod.pod_class.share for each in gang.placed):
             return None
@@ -138,6 +140,30 @@ class ReleaseForecast:
             return None
         return KnownRelease(gang, room)
 
+    def _look_at_pod(self, gang: Gang, member: Placed) -> KnownRelease | None:
+        """The same of a gang of one pod, in one go, as thousands run."""
+        session, pod_class = self._session, member.pod.pod_class
+        faults, row = len(session.hooks.faults), session.snapshot.nodes.row.get(member.node)
+        if row is None or pod_class.share is not None:
+            return None
+        if gang.terms.gpu_types.speeds and not session.gpu_types.types_on([row]):
+            return None
+        length = self._walltimes.seconds_of(gang)
+        if len(session.hooks.faults) > faults:
+            return None
+        amounts = self._vectors.get(pod_class.digest)
+        if amounts is None:
+            amounts = self._amounts_of_pod(pod_class, row)
+        room = Release(
+            FOREVER if length >= FOREVER else int(member.pod.scheduled) + length,
+            np.array([row], dtype=np.int64),
+            amounts[np.newaxis],
+            gang.key,
+            session.queue_path(gang),
+            pod_class.charged,
+        )
+        return KnownRelease(gang, room)
+
     # -- single gangs ----------------------------------------------------------------------------
     def release_of_running(self, gang: Gang, time: int) -> Release | None:
         """Release of a gang's members that stay, at a time; None when none stay."""
@@ -148,8 +174,7 @@ class ReleaseForecast:
     def _release_of(self, gang: Gang, members: list[tuple[int, Pod]], time: int) -> Release | None:
         if not members:
             return None
-        each = [self._amounts_of_pod(pod.pod_class, row) for row, pod in members]
-        amounts = np.array(each) if len(each) > 1 else each[0][np.newaxis]  # most are a pod alone
+        amounts = np.array([self._amounts_of_pod(pod.pod_class, row) for row, pod in members])
         return Release(
             time,
             np.array([row for row, _ in members], dtype=np.int64),
@@ -172,7 +197,7 @@ class ReleaseForecast:
 
     def _charged_amounts(self, seats: Sequence[tuple[int, PodClass]]) -> Resources:
         """Amounts charged to queues for pods on these rows, in node pools too."""
-        charged = total([pod_class.charged for _, pod_class in seats])
+        charged = total(pod_class.charged for _, pod_class in seats)
         pools = self._session.queue_accounts.pools
         if pools is None:
             return charged
