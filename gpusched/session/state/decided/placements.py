@@ -53,6 +53,8 @@ class Placements:
         self._pods = 0
         self.changes = 0
         """How often places were given or taken back."""
+        self._sorted: tuple[int, list[tuple[GangKey, list[Assignment]]]] = (0, [])
+        """Gangs by key with their places, after so many changes."""
 
     def __bool__(self) -> bool:
         """Whether any gang was given places."""
@@ -82,7 +84,9 @@ class Placements:
 
     def by_gang(self) -> Iterator[tuple[Gang, Sequence[Assignment]]]:
         """Gangs that were given places, sorted by key, with these places."""
-        for key, places in sorted(self._places.items()):
+        if self._sorted[0] != self.changes:
+            self._sorted = (self.changes, sorted(self._places.items()))
+        for key, places in self._sorted[1]:
             yield self._gangs[key], places
 
     def in_order(self) -> Iterator[Gang]:
