@@ -34,7 +34,10 @@ demo: setup ## an embedded cluster, the real daemon, three queues, gangs that st
 quick: setup ## the pure tests, without daemon, cluster and processes: seconds, while you type
 	@$(BIN)/pytest -q -n 2 --dist worksteal -m "not long" $(PURE:%=tests/%) --ignore tests/placement/solver --ignore tests/plugins/host --ignore tests/plugins/outside
 
-test: check unit ## lint, types, import rules and every test
+# Types take one processor for half a minute, in which tests use the other; lint and import rules take seconds.
+test: setup ## lint, types, import rules and every test
+	@$(MAKE) --no-print-directory lint imports
+	@$(MAKE) --no-print-directory -j 2 types unit
 
 lint: setup ## ruff: rules and format; oxlint: scripts of reports and of the page
 	$(BIN)/ruff check .

@@ -32,12 +32,12 @@ def test_s66_what_may_be_evicted_is_lent_the_room(holds):
 
 
 def test_s67_from_its_maximum_wait_on_room_is_held(holds):
-    """Endless small jobs fill four nodes; after ten minutes the nodes are held for H."""
-    small = "".join(f"gang j{n} q 8g at={1 + 25 * n}s for=120s -> 0..1\n" for n in range(36))
+    """Endless small jobs fill four nodes; after its 200 s the nodes are held for H."""
+    small = "".join(f"gang j{n} q 8g at={1 + 25 * n}s for=120s -> 0..1\n" for n in range(20))
     holds(
-        "node n0..n3 8g\nqueue q maxwait=600s\ngang h q 8g x4 at=130s -> 4\n"
+        "node n0..n3 8g\nqueue q maxwait=200s\ngang h q 8g x4 at=130s -> 4\n"
         + small
-        + "by 600s h = 0\nonce\nafter 900s\n"
+        + "by 300s h = 0\nonce\nafter 540s\n"
     )
 
 
