@@ -61,7 +61,7 @@ class Allocate:
             elif gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:
-                starts.start(gang)
+                early.note_awaited(gang, started=starts.start(gang))
         early.note_last_turn()
         if not early.reached:
             self._grow(session, ready)

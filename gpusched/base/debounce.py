@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from enum import Enum, auto
 from typing import Final
 
 QUIET_SHARE: Final = 4
 """A quarter of the debounce without any change ends it early."""
+
+
+class Change(Enum):
+    """What kind of change a decision may depend on."""
+
+    ANY = auto()
+    ALONE = auto()
+    """A pod that waits and is a gang of its own, complete."""
+    FORESEEN = auto()
+    """A pod that a Job which we started was to have: sessions have counted on it."""
+    LATE = auto()
+    """What frees nothing and is learned from alone, so that other changes are waited for."""
 
 
 class Debounce:

@@ -28,6 +28,7 @@ from gpusched.api.policy.kinds import (
 from gpusched.api.policy.reservation import AdvanceReservation
 from gpusched.api.queue.queue import Queue
 from gpusched.api.serializer.seal import NO_SEAL, Seal
+from gpusched.base.debounce import Change
 from gpusched.cache.assumed_changes import AssumedChanges, Nomination
 from gpusched.cache.claimable.device_stores import DeviceObjectStores
 from gpusched.cache.claimable.pod_charges import PodCharges
@@ -38,7 +39,7 @@ from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.move_records import MoveRecords
 from gpusched.cache.gangs.priority import PriorityClassStore, QuotaStore, changes_priority
 from gpusched.cache.ledger import Holding, HoldingState, Ledger
-from gpusched.cache.no_op_filter import same_finished, same_job, same_spec, same_waiting
+from gpusched.cache.no_op_filter import same_finished, same_job, same_spec, same_told, same_waiting
 from gpusched.cache.nodes import holdings
 from gpusched.cache.nodes.device_view import DeviceNodeRows
 from gpusched.cache.nodes.pods_by_node import PodsByNode, pod_for_others
@@ -109,8 +110,8 @@ class Cache:
         self.moves = MoveRecords(self.groups, self.jobs, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
-        self.may_end_early = False
-        """Whether the next session may end when it has started somebody; see ``RoundProgress``."""
+        self.may_end_early = self.foreseen = False
+        """Whether the next session may end when it has started somebody; see ``RoundProgress`` and the snapshot."""
         self.expected_starts = NO_EXPECTED_STARTS  # as the last session reported them
         self._revision, self._capacity, self._trees = 0, CapacitySum(), QueueTrees()
         self.on_pod: list[Callable[[Pod], None]] = []
@@ -118,8 +119,8 @@ class Cache:
         self.on_pod_gone: list[Callable[[UID], None]] = []
         self.on_change: list[Callable[[], None]] = []
         """Called after every change that a decision may depend on."""
-        self.alone = False
-        """Whether the last change told of one pod that waits and is a gang of its own, complete."""
+        self.change = Change.ANY
+        """What kind of change the last one was."""
         self.on_echo: list[Callable[[], None]] = []
         """Called after a change that only status depends on, such as our own writes shown back."""
 
@@ -158,7 +159,7 @@ class Cache:
             for listener in self.on_pod:
                 listener(item)
             if not same and self._concerns(pod):
-                self._changed(echo=expected, alone=not pod.node and gang_key_of(pod).kind == "Pod")
+                self._changed(self.families.change_by_pod(known, pod), echo=expected)
         elif pod_for_others(known) != pod_for_others(item):
             self._changed()
 
@@ -436,10 +437,8 @@ class Cache:
             item = self.charges.on_job(self.jobs.believe(key, item, self.seal))
         known, item = self.jobs.items.get(key), self.overlay.show_job(key, item)
         self.jobs.put(key, item)
-        if same_job(known, item):
-            return
-        if self.families.mark_job_changed(key, known, item):
-            self._changed()
+        if not same_job(known, item) and self.families.mark_job_changed(key, known, item):
+            self._changed(self.families.change_by_job(known, item))
 
     def drop_job(self, key: ObjectKey) -> None:
         """A Job is gone."""
@@ -452,11 +451,11 @@ class Cache:
     def put_queue(self, key: ObjectKey, item: Queue | Rejected) -> None:
         """A queue appeared or changed."""
         known = self.queues.items.get(key)
-        echo = same_spec(known, item)
         self.queues.put(key, item)
-        if not echo:
+        if not (echo := same_spec(known, item)):
             self.families.mark_queue_changed(key.name)
-        self._changed(echo=echo)
+        if not same_told(known, item):
+            self._changed(echo=echo)
 
     def drop_queue(self, key: ObjectKey) -> None:
         """A queue is gone."""
@@ -531,8 +530,8 @@ class Cache:
         for gang in gangs:
             self.families.mark_changed(gang)
 
-    def _changed(self, *, echo: bool = False, alone: bool = False) -> None:
-        self.alone = alone
+    def _changed(self, change: Change = Change.ANY, *, echo: bool = False) -> None:
+        self.change = change
         for listener in self.on_echo if echo else self.on_change:
             listener()
 
@@ -587,6 +586,7 @@ class Cache:
             idle_gangs=self.families.idle_gangs_by_queue(),
             tenant_rounds=self.rounds,
             may_end_early=self.may_end_early,
+            foreseen=self.foreseen,
             expected_starts=self.expected_starts,
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),

@@ -45,12 +45,33 @@ def _counted_annotations(item: Own) -> tuple[bool, str, Creator]:
 
 
 def same_job(known: Job | None, item: Job | Rejected) -> bool:
-    """Whether nothing that we read has changed: of a Job's status we read little."""
+    """Whether nothing that we read has changed: of a Job's status we read little, and its seal is in what we believe of it."""
     return (
         known is not None
         and isinstance(item, Job)
-        and attrs.evolve(item, resource_version=known.resource_version) == known
+        and attrs.evolve(item, resource_version=known.resource_version, seal=known.seal) == known
     )
+
+
+def same_told(known: Queue | Rejected | None, item: Queue | Rejected) -> bool:
+    """Whether a queue is the same but for what its status tells people, of which nothing is read again."""
+    if not isinstance(known, Queue) or not isinstance(item, Queue):
+        return False
+    return known == attrs.evolve(
+        item, resource_version=known.resource_version, status=known.status,
+        conditions=known.conditions, start_errors=known.start_errors,
+    )  # fmt: skip
+
+
+def tells_its_end(known: Job, item: Job | Rejected) -> bool:
+    """Whether nothing has changed but that a Job says that it has what it was to complete."""
+    if not isinstance(item, Job):
+        return False
+    over = item.finished or (item.completions is not None and item.succeeded >= item.completions)
+    return over and known == attrs.evolve(
+        item, resource_version=known.resource_version, succeeded=known.succeeded,
+        finished=known.finished, ran_s=known.ran_s,
+    )  # fmt: skip
 
 
 def same_finished(known: Pod | None, item: Pod) -> bool:

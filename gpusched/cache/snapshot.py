@@ -147,6 +147,7 @@ class Snapshot:
         work_times: how many times its work an action may spend, as sessions before it started all that they looked at;
             all actions together may spend no more than otherwise.
         may_end_early: whether the session may end when it has started somebody, as one follows that looks at everybody else.
+        foreseen: whether nothing has changed since a whole session but that pods have come which it counted on.
         waiting_elsewhere: gangs that wait in shards of other daemons, while some queue limits lines of users; sorted.
         start_errors: by queue, how gangs that waited started beside what they were told; nothing is
             decided by it.
@@ -175,6 +176,7 @@ class Snapshot:
     limits: LimitsConfig = DEFAULT_LIMITS
     work_times: int = 1
     may_end_early: bool = False
+    foreseen: bool = False
     devices: DeviceCatalog = NO_DEVICES
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
@@ -276,7 +278,14 @@ class ObservedSnapshot(Snapshot):
             object.__setattr__(self, "stays_until", moment)
 
 
-_OF_THE_MOMENT: Final = ("now", "revision", "tenant_rounds", "expected_starts", "may_end_early")
+_OF_THE_MOMENT: Final = (
+    "now",
+    "revision",
+    "tenant_rounds",
+    "expected_starts",
+    "may_end_early",
+    "foreseen",
+)
 _TIMELESS_FIELDS: Final = tuple(each.name for each in attrs.fields(Snapshot) if each.name != "now")
 
 

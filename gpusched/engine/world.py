@@ -9,6 +9,7 @@ from typing import Final
 from gpusched.api.meta.duration import NANOSECONDS, parse_duration
 from gpusched.api.meta.identity import InvalidObject, ObjectKey, format_time, parse_time
 from gpusched.base.classes import frozen
+from gpusched.base.debounce import Change
 from gpusched.cache.cache import Cache
 from gpusched.engine.job_records import LifeRecords
 from gpusched.engine.objects import Obj, SimulatedObjects
@@ -116,7 +117,7 @@ class SimulatedWorld:
     def wake_now(self) -> None:
         """Decide again although nothing has changed."""
         for cache in self.caches:
-            cache.alone = False
+            cache.change = Change.ANY
             for listener in cache.on_change:
                 listener()
 

@@ -13,7 +13,7 @@ import attrs
 
 from gpusched.api.jobs.job import Job, JobTemplate
 from gpusched.api.meta.identity import UID, Owner, ResourceVersion
-from gpusched.api.pod.pod import Pod
+from gpusched.api.pod.pod import SUCCEEDED, Pod
 from gpusched.api.policy.kinds import PriorityClass
 from gpusched.cache.gangs.gang import Gang, GangSpec
 
@@ -66,6 +66,8 @@ def expected_pods_of(job: Job, pods: Sequence[Pod], named: PriorityClass | None)
     assert template is not None
     alive = [pod for pod in pods if not pod.finished and not (pod.deleting and job.suspended)]
     wanted = job_parallelism(job)
+    if job.completions is not None:  # its controller counts those that succeeded a moment later
+        wanted = min(wanted, job.completions - sum(pod.phase is SUCCEEDED for pod in pods))
     taken = {pod.rank for pod in alive if pod.rank >= 0}
     free = [index for index in range(wanted + len(taken)) if index not in taken]
     missing = max(0, wanted - len(alive))
@@ -79,6 +81,17 @@ def job_parallelism(job: Job) -> int:
     if job.completions is not None:
         count = min(count, max(0, job.completions - job.succeeded))
     return count
+
+
+def expects_pod(gang: Gang, pod: Pod) -> bool:
+    """Whether a pod asks for what those ask that the gang's Job is to have, so that it takes their room and no more is left."""
+    charged, priority = pod.pod_class.charged, pod.priority
+    return bool(gang.expected_count) and any(
+        each.priority == priority and is_expected(each)
+        for pod_set in gang.pod_sets
+        if pod_set.pod_class.charged == charged
+        for each in pod_set.pods
+    )
 
 
 def without_overdue_pods(gang: Gang, is_after: Callable[[float], bool], timeout_s: float) -> Gang:

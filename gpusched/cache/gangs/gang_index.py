@@ -20,12 +20,14 @@ from gpusched.api.policy.kinds import Namespace, PriorityClass
 from gpusched.api.queue.queue import DEFAULT_QUEUE, Queue
 from gpusched.api.serializer.seal import NO_SEAL, Seal
 from gpusched.base import limits
+from gpusched.base.debounce import Change
 from gpusched.cache.gangs.counting.gpu_sizes import GpuSizes
 from gpusched.cache.gangs.counting.held_times import HeldTimes
 from gpusched.cache.gangs.counting.placed_gangs import PlacedLog
 from gpusched.cache.gangs.counting.resource_sums import ResourceSums
 from gpusched.cache.gangs.counting.shown_gangs import ShownGangs
 from gpusched.cache.gangs.counting.waiting_elsewhere import ForeignLines
+from gpusched.cache.gangs.expected_pods import expects_pod
 from gpusched.cache.gangs.foreign.group_specs import GROUP_KINDS, GroupSpecs
 from gpusched.cache.gangs.foreign.pod_grouper import STAGE
 from gpusched.cache.gangs.gang import Gang
@@ -33,6 +35,7 @@ from gpusched.cache.gangs.gang_builder import GangBuilder, is_idle
 from gpusched.cache.gangs.job_runtimes import JobStore
 from gpusched.cache.gangs.priority import QuotaStore
 from gpusched.cache.ledger import Ledger
+from gpusched.cache.no_op_filter import tells_its_end
 from gpusched.cache.store import KindStore
 from gpusched.config.model import UsersBelieved
 
@@ -221,6 +224,25 @@ class GangIndex:
     def has_members_elsewhere(self, job: UID) -> bool:
         """Whether pods of this Job are members of gangs that have other objects, such as a PodGroup."""
         return job in self._elsewhere
+
+    def change_by_job(self, known: Job | None, job: Job | Rejected) -> Change:
+        """What news of a Job are: those of an end that all its pods, none of which is in another gang, have told are late."""
+        if known is None or not tells_its_end(known, job) or self.has_members_elsewhere(known.uid):
+            return Change.ANY
+        pods = self._members.get(GangKey("Job", *job.key), {}).values()
+        return Change.LATE if all(pod.finished for pod in pods) else Change.ANY
+
+    def change_by_pod(self, known: Pod | None, pod: Pod) -> Change:
+        """What news of a pod are: what gangs were counted with before is what sessions know."""
+        key = gang_key_of(pod)
+        if key.kind == "Pod" and not pod.node:
+            return Change.ALONE
+        new = known is None and not pod.node and not pod.gated
+        job = self._jobs.items.get(ObjectKey(key.namespace, key.name)) if new else None
+        if key.kind != "Job" or job is None or job.suspended:
+            return Change.ANY
+        gangs = self._families.get(key, ())
+        return Change.FORESEEN if any(expects_pod(gang, pod) for gang in gangs) else Change.ANY
 
     def is_known(self, key: GangKey) -> bool:
         """Whether there is anything of a gang: members, a group, a Job or another controller."""

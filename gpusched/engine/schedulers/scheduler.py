@@ -8,7 +8,7 @@ from typing import Final
 
 import attrs
 
-from gpusched.base.debounce import QUIET_SHARE, Debounce
+from gpusched.base.debounce import QUIET_SHARE, Change, Debounce
 from gpusched.base.errors import InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
@@ -106,7 +106,9 @@ class SimulatedScheduler:
         if not decides:
             return
         self._debounce.note_change(
-            now, self.config.cycle.debounce_s, alone=self.cache.alone and self.begun is None
+            now,
+            self.config.cycle.debounce_s,
+            alone=self.cache.change is Change.ALONE and self.begun is None,
         )
         if self.begun is None:
             self.begun = now

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 
 import attrs
@@ -18,7 +19,7 @@ from gpusched.api.meta.identity import GangKey
 from gpusched.base import limits
 from gpusched.base.classes import define
 from gpusched.base.clock import Clock
-from gpusched.base.debounce import Debounce
+from gpusched.base.debounce import Change, Debounce
 from gpusched.base.errors import Fenced, InvariantBroken
 from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang_builder import count_error_message
@@ -44,6 +45,7 @@ from gpusched.io.observe.telemetry import Telemetry
 from gpusched.io.solver.process import SolverProcess
 from gpusched.io.workers.backoff import RetryBackoff
 from gpusched.io.workers.following_session import FollowingSession
+from gpusched.io.workers.seen_changes import SeenChanges
 from gpusched.io.workers.worker_thread import WorkerThread
 from gpusched.io.write.claims.volume_binder import VolumeBinder
 from gpusched.io.write.preemption_executor import PreemptionExecutor
@@ -181,20 +183,18 @@ class SessionCycle:
         self._following = FollowingSession(
             begin=self._changed.set, begin_soon=self._wake_now, is_busy=lambda: binder.queued > 0
         )
-        self._changes = 0
-        """Changes that a decision may depend on."""
+        self._changes = SeenChanges()
         self._rounds, self._work_times = RoundProgress(), 1
-        cache.on_change.append(self._note_change)
+        cache.on_change.append(lambda: self.wake(cache.change))
         cache.on_echo.append(self._following.note_status)
 
-    def wake(self) -> None:
+    def wake(self, change: Change = Change.ANY) -> None:
         """Something changed that a decision may depend on."""
-        self._changes += 1
-        self._wake_now()
-
-    def _note_change(self) -> None:
-        self._changes += 1
-        self._wake_now(alone=self._cache.alone)
+        self._changes.note(change)
+        if change is Change.LATE:
+            self._following.note_status()
+        else:
+            self._wake_now(alone=change is Change.ALONE)
 
     def _wake_now(self, *, alone: bool = False) -> None:
         """A session soon; at once where nothing but one pod has come."""
@@ -295,6 +295,7 @@ class SessionCycle:
         cache, now = self._cache, self._clock.now()
         cache.rounds = self._rounds.begin_session(changes, cache.rounds, now=now)
         cache.may_end_early = self._rounds.may_end_early and not self.rules.config.shards
+        cache.foreseen = self._changes.begin_session(now)
         snapshot = snapshot_taker.take_snapshot(cache, now, self.faults.report_failure)
         snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
         return with_work_times(snapshot, self._work_times)
@@ -303,7 +304,7 @@ class SessionCycle:
         tracing = self._telemetry.tracing
         self._retry_uncounted_gangs()
         await snapshot_taker.count_ahead(self._cache, self._clock.now())
-        seen = self._changes
+        seen = self._changes.count
         self._following.note_snapshot()
         snapshot = self._take_snapshot(seen)
         fence = self._lease.fence
@@ -428,7 +429,17 @@ class SessionCycle:
             self._cache.rounds = following.rounds
         self._cache.expected_starts = decision.expected_starts
         if not decision.ended_early:
+            due = min(decision.next_limit, inf if self._due is None else self._due)
+            again = self._changes.note_whole_session(
+                snapshot.now, holds_until=due, starts=decision.expected_starts
+            )
+            if again < due and decision.waiting:
+                self._due = again
             self._following.note_gangs(len(decision.plan.gangs))
+        elif snapshot.foreseen and not snapshot.tenant_rounds:
+            # The session before decided about everybody else: only status follows.
+            self._following.note_status()
+            return
         self._following.follow(following.after_s)
 
     async def _run(self, run: Callable[[], Decision]) -> Decision:

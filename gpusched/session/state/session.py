@@ -19,7 +19,7 @@ from gpusched.arrays.columns import RequestVector, pod_class_vector
 from gpusched.arrays.node_facts import NodeFacts
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.base.errors import PluginFault
-from gpusched.cache.gangs.expected_pods import without_overdue_pods
+from gpusched.cache.gangs.expected_pods import is_started_job, without_overdue_pods
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.cache.snapshot import Snapshot
@@ -286,11 +286,14 @@ class Session:
     def early_end(self) -> EarlyEnd:
         """Whether the session has ended before everybody had a turn.
 
-        That may be where more wait than one session looks at, none of whom came just now, and no room is held for anybody.
+        That may be where more wait than one session looks at, none of whom came just now, and no room is held for anybody;
+        and where only pods have come of Jobs that were started, when each of these had its turn.
         """
-        selection = self.gang_selection
-        possible = self.snapshot.may_end_early and not self.nominations and selection.all_known
-        return EarlyEnd(possible=possible)
+        selection, snapshot = self.gang_selection, self.snapshot
+        foreseen = snapshot.foreseen and not selection.leaves_out
+        awaited = {gang.key for gang in self.gangs if is_started_job(gang)} if foreseen else set()
+        possible = snapshot.may_end_early and not self.nominations
+        return EarlyEnd(possible=possible and bool(awaited or selection.all_known), awaited=awaited)
 
     def renew_shares(self, actions: int = 0) -> None:
         """Give each tenant its share anew, but not where a long session might come to more work than so many actions otherwise."""

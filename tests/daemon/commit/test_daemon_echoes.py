@@ -109,3 +109,25 @@ def test_a_heartbeat_of_a_node_begins_no_session(play):
         assert daemon.app.cycle.sessions - before >= 3
 
     play(scenario)
+
+
+def test_the_end_of_a_job_is_followed_by_four_sessions_at_most(play):
+    """Given Jobs that wait, when one ends, then one starts the next, one binds its pods, and the others tell of both."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon()
+        for name in ("first", "second", "third"):
+            w.job(name, 2, gpus=4, queue="default", suspend=True, run_for="60s")
+        await w.until(lambda: len(w.bound()) == 2)
+        await w.clock.sleep(45)
+        seen = []
+        daemon.app.cycle.shown.append(lambda _snapshot, _plan, decision: seen.append(decision))
+        await w.until(lambda: len(w.bound()) == 4, within=30)
+        await w.clock.sleep(5)
+        acting = [number for number, each in enumerate(seen) if each.plan.has_effects]
+        starts, binds = acting
+        assert seen[binds].ended_early
+        assert len(seen[starts:]) <= 4
+
+    play(scenario)

@@ -7,6 +7,8 @@ session that does not end early; a start is a change for which it would be held 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
 
@@ -16,10 +18,12 @@ class EarlyEnd:
 
     Args:
         possible: whether the session may end early.
+        awaited: gangs that it does not end before.
     """
 
-    def __init__(self, *, possible: bool) -> None:
+    def __init__(self, *, possible: bool, awaited: Iterable[GangKey] = ()) -> None:
         self._possible = possible
+        self._awaited = set(awaited)
         self._had_turn: set[GangKey] = set()
         self._started = False
         self.reached = False
@@ -29,8 +33,14 @@ class EarlyEnd:
         """A gang had its turn; the first one that does not start behind one that did ends the session."""
         if self._possible:
             self._had_turn.add(gang.key)
-            self.reached = self._started and not started
+            self._awaited.discard(gang.key)
+            self.reached = self._started and not started and not self._awaited
             self._started |= started
+
+    def note_awaited(self, gang: Gang, *, started: bool) -> None:
+        """A gang had its turn before all that is new; it counts where it was awaited."""
+        if gang.key in self._awaited:
+            self.note_turn(gang, started=started)
 
     def note_last_turn(self) -> None:
         """Everybody had a turn: where one of them started, what is left of the session is for the next one, too."""

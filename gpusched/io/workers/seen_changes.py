@@ -1,0 +1,53 @@
+"""Changes that sessions depend on, and which of them sessions have taken into account."""
+
+from __future__ import annotations
+
+from math import inf
+
+from gpusched.base.debounce import Change
+from gpusched.base.limits import ESTIMATES_EVERY_S
+from gpusched.cache.snapshot import ExpectedStarts
+
+
+class SeenChanges:
+    """Counts changes by kind, and remembers how many the last snapshot and the last whole session knew of."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """All of them."""
+        self._unforeseen = self._news = 0
+        """Those that no session has counted on, and those of them that are not late."""
+        self._taken = (0, 0)
+        self._looked_at = -1
+        self._holds_until = -inf
+        self._estimated = -1
+
+    def note(self, change: Change) -> None:
+        """Something changed."""
+        self.count += 1
+        self._unforeseen += change is not Change.FORESEEN
+        self._news += change in (Change.ANY, Change.ALONE)
+
+    def begin_session(self, now: float) -> bool:
+        """Whether all that a session knows is what the last whole one decided on, but for what that had counted on."""
+        self._taken = (self._unforeseen, self._news)
+        return self._unforeseen == self._looked_at and now < self._holds_until
+
+    def note_whole_session(
+        self, now: float, *, holds_until: float, starts: ExpectedStarts
+    ) -> float:
+        """Note that the session has looked at everybody.
+
+        Args:
+            now: of the session.
+            holds_until: when a moment comes that it asked about.
+            starts: as it told them.
+
+        Returns:
+            When starts are to be worked out though nothing happens: this session left what was told, and there was news.
+        """
+        self._looked_at, news = self._taken
+        self._holds_until, again = holds_until, starts.at + ESTIMATES_EVERY_S
+        if starts.at >= now:
+            self._estimated = news
+        return again if news != self._estimated and again > now else inf
