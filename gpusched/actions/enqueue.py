@@ -36,14 +36,15 @@ class Enqueue:
         """
         fresh = []
         outcomes, nominations = session.outcomes, session.nominations
-        admitted = outcomes.admitted_keys
+        admitted, some_held = outcomes.admitted_keys, bool(nominations.gang_keys())
         for gang in session.gangs:
             session.on_gang(gang.key)
             outcomes.admit(gang, _verdict(session, gang))
             if gang.placed or gang.key not in admitted:
                 continue
-            if not (nominations.nominated_places(gang) or nominations.moved_places(gang)):
-                fresh.append(gang)
+            if some_held and (nominations.nominated_places(gang) or nominations.moved_places(gang)):
+                continue
+            fresh.append(gang)
         refuse_beyond_quota(session, fresh)
 
 

@@ -133,6 +133,8 @@ class _ServedQueue:
         self._keyed = following
         """The gang with which the queues have their keys; where they wait alone these are not renewed for each."""
         self._alone = all(len(above.ordered) == 1 for above in path[:-1])
+        self._above: tuple[tuple[str, Any], ...] | None = None
+        """Names and keys of the queues on the path, while they are those of ``_keyed``."""
 
     def take_gang(self) -> Gang:
         """Serve the next gang."""
@@ -157,8 +159,13 @@ class _ServedQueue:
             for above in self._path[:-1]:
                 _, child = above.ordered[0]
                 above.ordered[0] = (child.sort_key(session, gang), child)
-        first = [above.ordered[0] for above in self._path[:-1]]
-        return tuple((child.name, key[1] if key and key[0] == 0 else None) for key, child in first)
+            self._above = None
+        if self._above is None:
+            first = [above.ordered[0] for above in self._path[:-1]]
+            self._above = tuple(
+                (child.name, key[1] if key and key[0] == 0 else None) for key, child in first
+            )
+        return self._above
 
     def served_next(self) -> _ServedQueue | None:
         """The queue that is served after the gang that ``take_gang`` gave; None when nobody is left.
