@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Final
 
 import attrs
 
@@ -297,6 +298,10 @@ class BrokenInvariant:
     sentence: str
 
 
+REJECTED_TOLD: Final = 3
+"""Objects that cannot be believed of which a record says why."""
+
+
 @frozen(kw_only=True)
 class RunRecord:
     """One run, whole.
@@ -309,6 +314,7 @@ class RunRecord:
         digest: of every write on an embedded cluster; equal runs have equal ones.
         counters: other numbers, by name: ``sessions``, ``writes``, ``restarts`` ...
         unfinished: why it was ended before its time; empty when it came to its end.
+        rejected: why objects cannot be believed, the first few of them.
     """
 
     name: str
@@ -328,3 +334,4 @@ class RunRecord:
     counters: Mapping[str, float] = attrs.Factory(dict)
     digest: str = ""
     unfinished: str = ""
+    rejected: tuple[str, ...] = ()

@@ -26,6 +26,7 @@ from gpusched.engine.controllers import SimulatedControllers
 from gpusched.engine.job_records import LiveJob
 from gpusched.engine.objects import Obj
 from gpusched.engine.run_record import (
+    REJECTED_TOLD,
     BrokenInvariant,
     JobLife,
     LifeEnd,
@@ -436,4 +437,5 @@ class Simulation:
                 "rejected": len(world.objects.rejected),
             },
             unfinished=f"a plugin failed: {faults[0]}" if faults else "",
+            rejected=tuple(each.message for each in world.objects.rejected[:REJECTED_TOLD]),
         )

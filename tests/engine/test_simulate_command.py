@@ -11,8 +11,11 @@ import pytest
 from gpusched.api.meta.identity import parse_time
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.lab.simulate.settings import settings
+from gpusched.cli.lab.simulate.simulation_report import trouble_lines
 from gpusched.cli.main import main
+from gpusched.config.model import DEFAULT
 from gpusched.engine.from_snapshot import start_from_snapshot
+from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.io.recordings.snapshot_file import SnapshotFile, write_snapshot
 
 JOBS = """submit_s,duration_s,gpus,queue
@@ -125,6 +128,42 @@ def test_rows_that_are_passed_over_are_told_and_strictly_an_error(
     assert f"{path}:5: duration_s is missing (and 1 more" in capsys.readouterr().err
     assert main(["simulate", "--csv", str(path), "--nodes", "2x8", "--strict"]) == 78
     assert f"{path}:5: duration_s is missing" in capsys.readouterr().err
+
+
+def test_queues_that_are_renamed_are_told_and_start(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The root's name too, and one that is the line's under fifo."""
+    path = tmp_path / "jobs.csv"
+    path.write_text("submit_s,duration_s,gpus,queue\n0,60,1,root\n0,60,1,fifo\n")
+    args = ["simulate", "--csv", str(path), "--nodes", "1x8", "--set", "line:fifo=true"]
+    assert main([*args, "-o", "json"]) == 0
+    out = capsys.readouterr()
+    assert "note: renamed, as an earlier name" in out.err
+    answer = json.loads(out.out)
+    assert 'queue "root" is root-2' in answer["remarks"][0]
+    assert [each["neverStarted"] for each in answer["configurations"]] == [0, 0]
+    assert [each["rejectedObjects"] for each in answer["configurations"]] == [0, 0]
+
+
+def test_objects_that_cannot_be_believed_are_named() -> None:
+    """The first few with the reason, and how many more there are."""
+
+    def said(count: int) -> list[str]:
+        objects = [
+            {"apiVersion": "scheduling.gpusched.io/v1alpha1", "kind": "Queue",
+             "metadata": {"name": f"q{number}"}, "spec": {"weight": -1}}
+            for number in range(count)
+        ]  # fmt: skip
+        record = run_simulation(SimulationCase(name="t", config=DEFAULT, objects=objects, until=10))
+        return list(trouble_lines([record]))
+
+    (one,) = said(1)
+    assert one.startswith("1 object cannot be believed, the daemon would do without: Queue q0: ")
+    (five,) = said(5)
+    assert five.startswith("5 objects cannot be believed")
+    assert "Queue q2: " in five
+    assert five.endswith("; and 2 more")
 
 
 @pytest.mark.parametrize(

@@ -151,6 +151,51 @@ def test_holes_of_a_csv_are_told_with_their_line(tmp_path: Path) -> None:
     assert len(raised.value.problems) == 5
 
 
+@pytest.mark.parametrize(("gpus", "reason"), [("0", "no GPUs"), ("1.5", "gpus is no whole number")])
+def test_a_row_without_whole_gpus_is_passed_over(tmp_path: Path, gpus: str, reason: str) -> None:
+    """Not rounded: it would be a job of another size."""
+    text = f"submit_s,duration_s,gpus,queue\n0.5,60.9,1.0,c\n0,60,{gpus},a\n"
+    path = written(tmp_path, "jobs.csv", text)
+    trace = read_csv_jobs(path)
+    assert [(job.gpus, job.duration_s, job.queue) for job in trace.jobs] == [(1, 60, "c")]
+    assert trace.counts == {reason: 1}
+    with pytest.raises(ConfigError, match=f"{path}:3: gpus is {gpus}"):
+        read_csv_jobs(path, strict=True)
+
+
+def test_a_pod_of_openb_with_a_part_of_a_thousandth_is_passed_over(tmp_path: Path) -> None:
+    """All amounts of that trace are whole numbers."""
+    path = written(tmp_path, "pods.csv", PODS.replace("1,460", "1.5,460"))
+    assert read_timed(path).counts == {"num_gpu is no whole number": 1}
+
+
+def test_queues_and_users_of_other_names_stay_other_ones(tmp_path: Path) -> None:
+    """Texts that make the same label, that are cut to the same one, and the root's name; it is said who is called how."""
+    long = "q" * 60
+    queues = ["A B", "a-b", "a.b", "A B", "root", long, long + "x", "-"]
+    rows = "".join(f"{at},60,1,{name},U {at % 2}.\n" for at, name in enumerate(queues))
+    path = written(tmp_path, "jobs.csv", "submit_s,duration_s,gpus,queue,user\n" + rows)
+    trace = read_csv_jobs(path)
+    assert [job.queue for job in trace.jobs] == [
+        "a-b", "a-b-2", "a-b-3", "a-b", "root-2", "q" * 50, "q" * 50 + "-2", "x",
+    ]  # fmt: skip
+    assert [job.user for job in trace.jobs[:3]] == ["u-0", "u-1", "u-0"]
+    (remark,) = trace.remarks
+    assert remark.startswith(
+        "renamed, as an earlier name makes the same DNS label or it is reserved: "
+    )
+    assert remark.endswith(
+        '"a-b" is a-b-2, queue "a.b" is a-b-3, queue "root" is root-2, and 1 more'
+    )
+
+
+def test_virtual_clusters_of_other_names_stay_other_ones(tmp_path: Path) -> None:
+    """As queues of a CSV do."""
+    jobs = [philly("a", GOOD, vc="X 1"), philly("b", GOOD, vc="x-1")]
+    trace = read_philly(written(tmp_path, "log", json.dumps(jobs))).trace
+    assert trace.queues == ("vc-x-1", "vc-x-1-2")
+
+
 def test_a_csv_with_another_header_is_refused(tmp_path: Path) -> None:
     """What is missing or unknown is named, with what there may be."""
     with pytest.raises(ConfigError, match=r"jobs.csv:1: the header has no column gpus"):

@@ -61,7 +61,7 @@ def _without_learning(choice: PluginChoice) -> PluginChoice:
 
 
 def vary_objects(objects: Iterable[Obj], changes: Variations) -> list[Obj]:
-    """The objects of the beginning.
+    """The objects of the beginning; where all wait in one queue, it takes the place of one of its name.
 
     Raises:
         ConfigError: a change is about a queue that is not there.
@@ -79,6 +79,9 @@ def vary_objects(objects: Iterable[Obj], changes: Variations) -> list[Obj]:
         spec = {"ordering": "StrictFifo"}
         more.append({"apiVersion": API_VERSION, "kind": "Queue", "metadata": {"name": FIFO},
                      "spec": spec})  # fmt: skip
+        given = [
+            obj for obj in given if obj.get("kind") != "Queue" or obj["metadata"]["name"] != FIFO
+        ]
     return [*more, *(vary_object(obj, changes) for obj in given)]
 
 

@@ -153,6 +153,7 @@ def _read_named(arguments: argparse.Namespace) -> SimulationInput:
         seed=arguments.seed,
         passed=trace.passed,
         counts=trace.counts,
+        remarks=trace.remarks,
         jobs=len(jobs),
     )
 

@@ -46,9 +46,17 @@ def comparison_lines(
                 [each.name, each.queue, *(_wait(wait) for wait in each.waits)] for each in changed
             ]
             yield table([["job", "queue", *(each.name for each in records)], *rows], indent="  ")
-    rejected = max(int(record.counters["rejected"]) for record in records)
-    if rejected:
-        yield f"{rejected:,} objects cannot be believed: the daemon would leave them alone, too"
+    yield from trouble_lines(records)
+
+
+def trouble_lines(records: Sequence[RunRecord]) -> Iterator[str]:
+    """What did not hold in a play, and objects that the daemon would not believe."""
+    most = max(records, key=lambda record: record.counters["rejected"])
+    if count := int(most.counters["rejected"]):
+        more = count - len(most.rejected)
+        said = "; ".join(most.rejected) + (f"; and {more:,} more" if more else "")
+        what = "1 object" if count == 1 else f"{count:,} objects"
+        yield f"{what} cannot be believed, the daemon would do without: {said}"
     for record in records:
         for each in record.broken[:_BROKEN_SHOWN]:
             yield f"{record.name}: {each.invariant} did not hold: {each.sentence}"

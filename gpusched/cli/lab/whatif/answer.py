@@ -7,6 +7,7 @@ from typing import Any
 
 from gpusched.api.meta.identity import format_time
 from gpusched.cli.command import table
+from gpusched.cli.lab.simulate.simulation_report import trouble_lines
 from gpusched.cli.lab.whatif.inputs import WhatIfQuestion, question_json
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.statistics.comparison import ComparedRow, ComparedValue
@@ -42,18 +43,6 @@ def answer_lines(
     for sentence in outcome.sentences:
         yield f"{sentence[0].upper()}{sentence[1:]}."
     yield from trouble_lines(records)
-
-
-def trouble_lines(records: Sequence[RunRecord]) -> Iterator[str]:
-    """What did not hold in a play, and objects that the daemon would not believe."""
-    rejected = max(int(record.counters["rejected"]) for record in records)
-    if rejected:
-        yield f"{rejected:,} objects cannot be believed: the daemon would leave them alone, too"
-    for record in records:
-        for each in record.broken[:5]:
-            yield f"{record.name}: {each.invariant} did not hold: {each.sentence}"
-        if record.unfinished:
-            yield f"{record.name}: {record.unfinished}"
 
 
 def _cells(row: OutcomeRow) -> list[str]:

@@ -15,8 +15,8 @@ from gpusched.lab.simulate.traces.rows import (
     RowReader,
     UnusableRow,
     check_span,
-    dns_label,
     parse_integer,
+    parse_seconds,
     read_csv,
 )
 
@@ -48,13 +48,16 @@ def read_csv_jobs(path: Path, *, strict: bool = False) -> Trace:
 def _job(row: dict[str, str], line: int, sieve: RowReader) -> TraceJob:
     if not row["queue"]:
         raise UnusableRow("no queue", "queue is missing")
+    gpus = parse_integer(row, "gpus", most=GPUS_MAX)
+    if not gpus:
+        raise UnusableRow("no GPUs", "gpus is 0: a job has at least one")
     return TraceJob(
+        submit_s=parse_seconds(row, "submit_s", most=2**40),
+        duration_s=parse_seconds(row, "duration_s", least=1, most=DURATION_MAX_S),
+        gpus=gpus,
         name=sieve.name(row.get("name") or f"job-{line}"),
-        submit_s=parse_integer(row, "submit_s", most=2**40),
-        duration_s=parse_integer(row, "duration_s", least=1, most=DURATION_MAX_S),
-        gpus=parse_integer(row, "gpus", most=GPUS_MAX),
-        queue=dns_label(row["queue"]),
-        user=dns_label(row["user"]) if row.get("user") else "",
+        queue=sieve.label("queue", row["queue"]),
+        user=sieve.label("user", row["user"]) if row.get("user") else "",
     )
 
 

@@ -63,12 +63,14 @@ class Trace:
         jobs: by time, then name.
         passed: rows that cannot be used, the first of each reason; ``counts`` has all of them.
         counts: rows passed over, by reason, sorted.
+        remarks: what else a reader of the results should know.
     """
 
     source: str
     jobs: Sequence[TraceJob]
     passed: Sequence[SkippedRow] = ()
     counts: Mapping[str, int] = attrs.Factory(dict)
+    remarks: Sequence[str] = ()
 
     @property
     def queues(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ from gpusched.lab.simulate.traces.rows import (
     check_span,
     dns_label,
     parse_integer,
+    parse_seconds,
     read_csv,
 )
 from gpusched.lab.simulate.traces.workload import node_manifest
@@ -200,11 +201,11 @@ def _request(row: dict[str, str]) -> TracePod:
 
 
 def _timed(row: dict[str, str], sieve: RowReader) -> TimedTracePod:
-    created = parse_integer(row, "creation_time", most=_AMOUNT_MAX)
-    deleted = parse_integer(row, "deletion_time", most=_AMOUNT_MAX)
+    created = parse_seconds(row, "creation_time", most=_AMOUNT_MAX)
+    deleted = parse_seconds(row, "deletion_time", most=_AMOUNT_MAX)
     # Pods that were never scheduled have no such time: they take as long as they were there.
     began = (
-        parse_integer(row, "scheduled_time", most=_AMOUNT_MAX) if row["scheduled_time"] else created
+        parse_seconds(row, "scheduled_time", most=_AMOUNT_MAX) if row["scheduled_time"] else created
     )
     if deleted < began:
         raise UnusableRow("end before start", f"deletion_time {deleted} is before {began}")

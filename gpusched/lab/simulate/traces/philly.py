@@ -26,7 +26,6 @@ from gpusched.lab.simulate.traces.rows import (
     RowReader,
     UnusableRow,
     check_span,
-    dns_label,
     read_text,
 )
 
@@ -112,8 +111,8 @@ def _job(row: Any, sieve: RowReader, machines: dict[str, set[str]]) -> TraceJob:
         submit_s=submitted,
         duration_s=max(1, seconds),
         gpus=gpus,
-        queue=f"vc-{dns_label(queue)}",
-        user=dns_label(user) if isinstance(user, str) and user else "",
+        queue=sieve.label("queue", queue, prefix="vc-"),
+        user=sieve.label("user", user) if isinstance(user, str) and user else "",
     )
 
 

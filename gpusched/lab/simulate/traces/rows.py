@@ -10,14 +10,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from gpusched.api.queue.queue import ROOT_QUEUE
 from gpusched.base.errors import ConfigError
 from gpusched.base.limits import TRACE_BYTES_MAX, TRACE_DAYS_MAX
+from gpusched.config.yaml_tree import quoted
 from gpusched.lab.simulate.traces.model import SkippedRow, Trace, TraceJob
 
 GPUS_MAX: Final = 10_000
 DURATION_MAX_S: Final = 10 * 365 * 86_400
 _YEAR_S: Final = 365.25 * 86_400
 _NAME_MAX: Final = 50
+_RENAMED_SHOWN: Final = 3
 _ODD: Final = re.compile(r"[^a-z0-9]+")
 _GZIP: Final = b"\x1f\x8b"
 
@@ -42,6 +45,9 @@ class RowReader:
         self._first: dict[str, SkippedRow] = {}
         self._counts: dict[str, int] = {}
         self._names: set[str] = set()
+        self._labels: dict[tuple[str, str], str] = {}
+        self._taken = {("queue", ROOT_QUEUE)}
+        self._renamed: list[str] = []
 
     def passed(self, place: str, why: UnusableRow) -> None:
         """A row was passed over."""
@@ -56,6 +62,37 @@ class RowReader:
             unique, turn = f"{plain}-{turn}", turn + 1
         self._names.add(unique)
         return unique
+
+    def label(self, what: str, text: str, *, prefix: str = "") -> str:
+        """A DNS label for a queue or user: the same text has the same one, and no other text has it.
+
+        Args:
+            what: ``queue`` or ``user``.
+            text: as the trace has it.
+            prefix: what its label begins with.
+        """
+        found = self._labels.get((what, text))
+        if found is not None:
+            return found
+        plain = prefix + dns_label(text)
+        unique, turn = plain, 2
+        while (what, unique) in self._taken:
+            unique, turn = f"{plain}-{turn}", turn + 1
+        self._taken.add((what, unique))
+        self._labels[what, text] = unique
+        if unique != plain:
+            self._renamed.append(f"{what} {quoted(text)} is {unique}")
+        return unique
+
+    def _remarks(self) -> tuple[str, ...]:
+        if not self._renamed:
+            return ()
+        more = len(self._renamed) - _RENAMED_SHOWN
+        also = f", and {more:,} more" if more > 0 else ""
+        said = ", ".join(self._renamed[:_RENAMED_SHOWN])
+        return (
+            f"renamed, as an earlier name makes the same DNS label or it is reserved: {said}{also}",
+        )
 
     def skipped_rows(
         self, source: str, *, count: int, strict: bool
@@ -88,7 +125,9 @@ class RowReader:
         """
         passed, counts = self.skipped_rows(source, count=len(jobs), strict=strict)
         ordered = tuple(sorted(jobs, key=lambda each: (each.submit_s, each.name)))
-        return Trace(source=source, jobs=ordered, passed=passed, counts=counts)
+        return Trace(
+            source=source, jobs=ordered, passed=passed, counts=counts, remarks=self._remarks()
+        )
 
 
 def dns_label(text: str) -> str:
@@ -190,26 +229,44 @@ def read_csv(
         yield reader.line_num, {name: (text or "").strip() for name, text in row.items() if name}
 
 
-def parse_integer(row: dict[str, str], column: str, *, most: int, least: int = 0) -> int:
-    """A number of a row.
+def parse_seconds(row: dict[str, str], column: str, *, most: int, least: int = 0) -> int:
+    """A time of a row; what is less than a second is cut off.
 
     Raises:
-        Unusable: it is missing, no number, or out of bounds.
+        UnusableRow: it is missing, no number, or out of bounds.
     """
+    return int(_number(row, column, most=most, least=least))
+
+
+def parse_integer(row: dict[str, str], column: str, *, most: int) -> int:
+    """An amount of a row.
+
+    Raises:
+        UnusableRow: it is missing, no whole number, or out of bounds.
+    """
+    value = _number(row, column, most=most, least=0)
+    if not value.is_integer():
+        raise UnusableRow(
+            f"{column} is no whole number", f"{column} is {row[column][:40]}, no whole number"
+        )
+    return int(value)
+
+
+def _number(row: dict[str, str], column: str, *, most: int, least: int) -> float:
     text = row.get(column, "")
     if not text:
         raise UnusableRow(f"no {column}", f"{column} is missing")
     try:
         value = float(text)
-        number = int(value)
+        int(value)  # no number is infinite
     except (ValueError, OverflowError):
         raise UnusableRow(
             f"{column} is no number", f"{column} is {text[:40]!r}, no number"
         ) from None
-    if number < 0:
+    if value < 0:
         raise UnusableRow(f"{column} is negative", f"{column} is {text}, below zero")
     if not least <= value <= most:
         raise UnusableRow(
             f"{column} out of bounds", f"{column} is {text}; it must be from {least} to {most}"
         )
-    return number
+    return value
