@@ -112,6 +112,7 @@ class ExpectedStarts:
 
 
 NO_EXPECTED_STARTS: Final = ExpectedStarts()
+NO_SPARE_ROOM: Final[Mapping[str, Resources]] = {}
 
 
 @frozen(slots=True, kw_only=True, eq=False)
@@ -138,6 +139,8 @@ class Snapshot:
         idle_gangs: by queue, gangs without a pod that could get a place that are not among ``gangs``.
         tenant_rounds: of tenants whose gangs the last session could not all look at, sorted.
         expected_starts: what gangs were told of their starts by the last session.
+        spare_room: by nodes on which the last session reserved room, what others could take there beside it; a
+            resource that is not told is not reserved there.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
         reservations: Reservations, sorted by name.
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
@@ -171,6 +174,7 @@ class Snapshot:
     move_records: tuple[tuple[GangKey, MoveRecord], ...] = ()
     tenant_rounds: tuple[TenantRound, ...] = ()
     expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
+    spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
     idle_gangs: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
@@ -283,6 +287,7 @@ _OF_THE_MOMENT: Final = (
     "revision",
     "tenant_rounds",
     "expected_starts",
+    "spare_room",
     "may_end_early",
     "foreseen",
 )

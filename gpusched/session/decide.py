@@ -15,6 +15,7 @@ import attrs
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
 from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import NO_EXPECTED_STARTS, ExpectedStarts, Snapshot, TenantRound
 from gpusched.config.model import Incremental, PlacementConfig
@@ -62,6 +63,7 @@ class Decision:
         order: turns of the gangs that wait, for those who look; nothing is done for it.
         reserved: room that is kept for some of them, for those who look.
         expected_starts: when gangs that wait are expected to start, for those who are told.
+        spare_room: what others could take of nodes on which room is reserved, for the next snapshot.
         kept: whether it is that of an earlier session, as nothing has changed since.
         stays_until: before when the same snapshot is decided on in the same way, seconds since the epoch.
         next_limit: when the first limit of time is over that was asked about (minRuntime, maxRuntime, maxWait and
@@ -87,6 +89,7 @@ class Decision:
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
     expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
+    spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
     kept: bool = False
     stays_until: float = -inf
     next_limit: float = inf
@@ -161,7 +164,7 @@ def _decide(snapshot: Snapshot, setting: AttemptSetting, memory: Containment) ->
     )
 
 
-_COMPARED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts")
+_COMPARED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts", "spare_room")
 
 
 def _compared(decision: Decision, anew: Decision) -> Decision:
@@ -238,6 +241,7 @@ def _with_set_aside_statuses(
         order=decided.order,
         reserved=decided.reserved,
         expected_starts=decided.expected_starts,
+        spare_room=decided.spare_room,
         stays_until=decided.stays_until,
         next_limit=decided.next_limit,
         ended_early=decided.ended_early,

@@ -425,9 +425,9 @@ class SessionCycle:
             now=snapshot.now,
             ended_early=decision.ended_early,
         )
-        if following.rounds is not None:
-            self._cache.rounds = following.rounds
-        self._cache.expected_starts = decision.expected_starts
+        cache = self._cache
+        cache.rounds = cache.rounds if following.rounds is None else following.rounds
+        cache.expected_starts, cache.spare_room = decision.expected_starts, decision.spare_room
         if not decision.ended_early:
             due = min(decision.next_limit, inf if self._due is None else self._due)
             again = self._changes.note_whole_session(

@@ -13,6 +13,7 @@ from typing import Any, Final
 import attrs
 
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
 from gpusched.base import limits
 from gpusched.base.classes import frozen
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
@@ -53,7 +54,7 @@ from gpusched.session.status.binds import build_gang_binds
 from gpusched.session.status.gang_status import count_waiting_gangs, gang_statuses
 from gpusched.session.status.queue_status import queue_statuses
 from gpusched.session.status.reserved.reservation_status import reservation_statuses
-from gpusched.session.status.reserved.reserved_rooms import ReservedRoom, reserved_rooms
+from gpusched.session.status.reserved.reserved_rooms import ReservedRoom, reserved_rooms, spare_room
 from gpusched.session.status.topology_status import topology_statuses
 
 ActionTimer = Callable[[str], None]
@@ -123,6 +124,7 @@ class AttemptResult:
         order: turns of the gangs that wait.
         reserved: room that is kept for some of them.
         expected_starts: when gangs that wait are expected to start.
+        spare_room: what others could take of nodes on which room is reserved, for the next snapshot.
         stays_until: the moment from which on the same snapshot may be decided on otherwise, seconds since the
             epoch; infinite for never.
         next_limit: when the first limit of time is over that was asked about, infinite for none.
@@ -143,6 +145,7 @@ class AttemptResult:
     order: WaitingOrder = NO_ORDER
     reserved: tuple[ReservedRoom, ...] = ()
     expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
+    spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
     stays_until: float = -inf
     next_limit: float = inf
     ended_early: bool = False
@@ -265,6 +268,7 @@ def _early_result(session: Session, mode: SessionMode, stage: AttemptStage) -> A
         searches=tuple(session.searches),
         rounds=snapshot.tenant_rounds,
         expected_starts=snapshot.expected_starts,
+        spare_room=snapshot.spare_room,
         ended_early=True,
     )
 
@@ -277,6 +281,7 @@ def _whole_result(
     waiting = {} if WAITING_STAGE in mode.skipped else count_waiting_gangs(session)
     stage.enter_stage(RESERVED_STAGE)
     reserved = () if RESERVED_STAGE in mode.skipped else reserved_rooms(session)
+    spare = {} if RESERVED_STAGE in mode.skipped else spare_room(session)
     return AttemptResult(
         snapshot=observed,
         plan=plan,
@@ -292,6 +297,7 @@ def _whole_result(
         order=session.outcomes.waiting_order,
         reserved=reserved,
         expected_starts=session.outcomes.expected_starts,
+        spare_room=spare,
         stays_until=observed.stays_until,
         next_limit=observed.next_limit,
     )

@@ -8,10 +8,12 @@ rounds had come. See ``RoundProgress`` for when a round is repeated.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import attrs
 
+from gpusched.api.meta.resources import Resources
 from gpusched.base.classes import frozen
 from gpusched.cache.snapshot import Snapshot, TenantRound, same_cluster
 from gpusched.config.model import PlacementConfig
@@ -26,13 +28,20 @@ KEPT_MAX: Final = 16
 
 @frozen(slots=True, eq=False)
 class _KeptSession:
-    """What was decided, on what rounds, and since when it holds."""
+    """What was decided, on what rounds and beside which reserved room, and since when it holds."""
 
     rounds: tuple[TenantRound, ...]
+    spare_room: Mapping[str, Resources]
     since: float
     result: AttemptResult
     tells_its_own: bool
     """Whether it worked out itself when gangs should start."""
+
+    def looks_at_the_same(self, snapshot: Snapshot) -> bool:
+        """Whether a session on a later snapshot of the same cluster would look at the same gangs."""
+        if self.rounds != snapshot.tenant_rounds:
+            return False
+        return not self.result.rounds or self.spare_room == snapshot.spare_room
 
     def tells_alike(self, snapshot: Snapshot) -> bool:
         """Whether a session on a later snapshot of the same cluster would tell the same of starts."""
@@ -57,7 +66,7 @@ class KeptSessions:
         for each in self._kept:
             if (
                 each.since <= snapshot.now < each.result.stays_until
-                and each.rounds == snapshot.tenant_rounds
+                and each.looks_at_the_same(snapshot)
                 and each.tells_alike(snapshot)
             ):
                 plan = attrs.evolve(each.result.plan, revision=snapshot.revision)
@@ -85,9 +94,11 @@ class KeptSessions:
         if self._about is None or not self._is_about(snapshot, policy, placement):
             kept.clear()
             self._about = (snapshot, policy, placement)
-        kept[:] = [each for each in kept[1 - KEPT_MAX :] if each.rounds != snapshot.tenant_rounds]
+        kept[:] = [each for each in kept[1 - KEPT_MAX :] if not each.looks_at_the_same(snapshot)]
         own = not snapshot.expected_starts.are_left_at(snapshot.now)
-        kept.append(_KeptSession(snapshot.tenant_rounds, snapshot.now, result, own))
+        kept.append(
+            _KeptSession(snapshot.tenant_rounds, snapshot.spare_room, snapshot.now, result, own)
+        )
 
 
 def _may_be_kept(policy: Policy, result: AttemptResult) -> bool:

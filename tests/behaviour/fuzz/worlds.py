@@ -247,6 +247,7 @@ class FuzzedCluster:
         )
         self._cache.rounds = decision.rounds
         self._cache.expected_starts = decision.expected_starts
+        self._cache.spare_room = decision.spare_room
         return decision
 
     def _compare_with_nothing_kept(self, snapshot: Snapshot, decision: Decision) -> None:

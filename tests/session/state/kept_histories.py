@@ -214,6 +214,7 @@ class KeptHistory:
         )  # fmt: skip
         self.c.cache.rounds = decision.rounds
         self.c.cache.expected_starts = decision.expected_starts
+        self.c.cache.spare_room = decision.spare_room
         return decision
 
     def decide_anew(self, snapshot: Snapshot) -> Decision:

@@ -40,6 +40,7 @@ class Rounds:
             self.changes, rounds=found.rounds, stays_until=found.stays_until, now=c.now,
             ended_early=found.ended_early,
         )  # fmt: skip
+        c.cache.spare_room = found.spare_room
         if found.ended_early:
             c.cache.families.show_all_again()
         c.cache.rounds = before if following.rounds is None else following.rounds
@@ -126,6 +127,32 @@ def test_room_is_found_at_once_however_far_behind_the_gang_is_that_it_suffices_f
     rounds = _rested_behind()
     rounds.session()
     assert [each.gang.name for each in rounds.c.decision.plan.binds] == ["z-far"]
+
+
+def test_a_gang_for_which_room_is_free_comes_before_those_that_reserved_room_would_suit():
+    """Given free GPUs that are reserved for the first in line, and many whom they would suit, when another one becomes free, then who fits beside is looked at at once."""
+    rounds = Rounds(work=24_000)
+    c = rounds.c.queue("q0").nodes(2, prefix="more", gpus=8)
+    c.gone("runs")
+    c.pod("taken", gpus=8, node="node-0", slots=255, plan="p", phase=PodPhase.RUNNING)
+    ends = GangAnnotations(expected_duration_ns=300 * 10**9)
+    for slot in range(14):
+        number, place = divmod(slot, 8)
+        c.pod(
+            f"small-{slot}", gpus=1, node=f"more-{2 - number}", slots=1 << place, plan="p", queue="q0",
+            scheduled=c.now - 5, phase=PodPhase.RUNNING, hints=ends if number else None,
+        )  # fmt: skip
+    c.gang("a-first", pods=8, gpus=1, queue="q0")
+    for number in range(90):
+        c.gang(f"pair-{number:02d}", pods=2, gpus=1, cpu=1000 + number, queue="q0")
+    c.gang("z-fits", pods=1, gpus=1, queue="q0")
+    rounds.until_rest()
+    assert set(c.cache.spare_room) == {"more-1"}
+    c.gone("small-0")
+    rounds.changes += 1
+    told, _ = rounds.session()
+    assert "z-fits" in told
+    assert len(told) < 40
 
 
 def test_room_that_comes_in_the_middle_of_a_round_is_found_at_once():

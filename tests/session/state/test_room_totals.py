@@ -82,8 +82,39 @@ def test_gangs_that_are_compared_together_are_told_what_each_is_told():
         nodes = _nodes([(0, used, 0)] * 5)
         gangs = c.cache.take_snapshot(c.now).gangs
         asking = Asking([(gang, [gang.key]) for gang in gangs])
-        room = GangRoom(totals, nodes, kinds)
-        alone = [GangRoom(totals, nodes, kinds).may_suffice(gang) for gang in gangs]
+        room = GangRoom(totals, nodes, kinds, {})
+        alone = [GangRoom(totals, nodes, kinds, {}).may_suffice(gang) for gang in gangs]
         assert room.each_may_suffice(asking) == alone
+        assert room.each_may_suffice_beside(asking) == alone
     assert True in alone
     assert False in alone
+
+
+@given(
+    st.lists(st.tuples(_AMOUNTS, _AMOUNTS, _AMOUNTS), min_size=5, max_size=5),
+    st.dictionaries(
+        st.sampled_from(["node-0", "node-3", "gone"]),
+        st.tuples(_AMOUNTS, st.none() | _AMOUNTS),
+        max_size=3,
+    ),
+)
+def test_room_beside_reservations_is_what_fits_beside_them(rows, spare):
+    """Given nodes of which no more than so much may be taken, then that, or what is free where it is less, is what counts."""
+    nodes, request = _nodes(rows), Resources((("cpu", 2), ("nvidia.com/gpu", 1)))
+    told = {
+        name: Resources.of({"cpu": cpu} | ({} if gpus is None else {"nvidia.com/gpu": gpus}))
+        for name, (cpu, gpus) in spare.items()
+    }
+    totals = RoomTotals()
+    totals.follow(nodes)
+    number = totals.number_of(request)
+    used, leaving = nodes.used.copy(), nodes.leaving.copy()
+    for name, most in told.items():
+        for resource, amount in most.items:
+            if name in nodes.row:
+                at = nodes.row[name], nodes.columns[resource]
+                free = nodes.allocatable[at] - used[at] + leaving[at]
+                used[at] += max(0, free - amount)
+    assert totals.counts_beside(told)[number] == _fits(
+        attrs.evolve(nodes, used=used, leaving=leaving), request
+    )

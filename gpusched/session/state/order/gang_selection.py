@@ -139,7 +139,7 @@ class GangSelection:
         self._lines = lines
         self._nominated = nominated
         self._kept = kept
-        self.room = GangRoom(kept.room, snapshot.nodes, equivalence)
+        self.room = GangRoom(kept.room, snapshot.nodes, equivalence, snapshot.spare_room)
         """Whether nodes may have room for gangs, before anybody starts."""
         self._backlogs: dict[Tenant, _TenantBacklog] = {}
         self._put_off: set[GangKey] = set()
@@ -311,7 +311,8 @@ class GangSelection:
         """Who is looked at in a round that begins, or after a change in the middle of one."""
         order = self._order_of(tenant, gangs)
         pressing = frozenset(self._pressing(order, before))
-        basis = LookBasis(order, before, share, self._nodes, self._evicts, pressing)
+        behind = self._behind(order, before, pressing)
+        basis = LookBasis(order, before, share, self._nodes, self._evicts, pressing, behind)
         look = self._kept.looks.find(tenant, basis, self._gang_costs)
         return _TenantBacklog(
             tenant, gangs, look.head, dict(look.chosen), look.for_room, (), before,
@@ -350,11 +351,13 @@ class GangSelection:
             order = self._order_of(tenant, gangs)
             ordered, more = order.in_turn(chain(waiting, map(_key_of, fresh))), waiting[:0]
             pressing = self._pressing(order, before).intersection(map(_key_of, ordered))
+            behind = self._behind(order, before, pressing)
         else:
             left_ones = (there[key] for key in waiting)
             nearest, _ = first_within_share(left_ones, self._gang_costs(), share)
             ordered, more = in_order([*nearest, *fresh], self._order_keys), waiting[len(nearest) :]
             pressing = {gang.key for gang in ordered if self._presses(gang, before)}
+            behind = frozenset()
         pressing -= before.in_vain
         found = choose(
             (gang for gang in ordered if gang.key not in before.looked_at),
@@ -362,6 +365,7 @@ class GangSelection:
             before,
             costs,
             units,
+            behind=behind,
             shared=bool(pressing),
         )
         gone = {gang.key for gang in found.chosen}
@@ -389,6 +393,20 @@ class GangSelection:
             elif new:
                 pressing.update(new.intersection(names))
         return pressing
+
+    def _behind(
+        self, order: GangOrder, before: TenantRound, pressing: AbstractSet[GangKey]
+    ) -> frozenset[GangKey]:
+        """Of those that press, gangs that were looked at before and for which room that is not reserved is too little."""
+        if not pressing:
+            return frozenset()
+        beside = self.room.each_may_suffice_beside(order.asking)
+        lacking = (
+            names
+            for (_, names), suffices in zip(order.asking.kinds, beside, strict=True)
+            if not suffices
+        )
+        return (before.known & pressing).intersection(chain.from_iterable(lacking))
 
     def _presses(self, gang: Gang, before: TenantRound) -> bool:
         """Whether the gang has not had to wait for its turn: it was never looked at, or nodes may have room for it."""

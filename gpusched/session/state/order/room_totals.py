@@ -6,7 +6,7 @@ leave still hold counts as free.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -109,10 +109,34 @@ class RoomTotals:
         """The same of each gang of a table."""
         if self._counted is None or self._counted[0] is not self.totals:
             self._counted = (self.totals, np.array(self.totals, dtype=np.int64))
-        found = np.minimum(table.pods, self._counted[1][table.numbers])
-        there = np.bincount(table.owners, found, minlength=len(table.lacking))
-        enough: list[bool] = (there >= table.lacking).tolist()
-        return enough
+        return _each_suffices(table, self._counted[1])
+
+    def counts_beside(self, spare: Mapping[str, Resources]) -> Ints:
+        """How many pods of each kind have room where of some nodes no more than this is taken.
+
+        Args:
+            spare: by node; resources that are not told are free to be taken.
+
+        Returns:
+            int64, shape (kinds,).
+        """
+        nodes = self._nodes
+        assert nodes is not None, "nodes are followed before anybody asks"
+        counts: Ints = np.array(self.totals, dtype=np.int64)
+        known = [(nodes.row[name], most) for name, most in spare.items() if name in nodes.row]
+        if not known or not self.totals:
+            return counts
+        if self._stacked is None:
+            self._stacked = np.stack(self._amounts)
+        free = self._free[[row for row, _ in known]]
+        left = free.copy()
+        for number, (_, most) in enumerate(known):
+            for resource, amount in most.items:
+                column = nodes.columns.get(resource)
+                if column is not None:
+                    left[number, column] = min(left[number, column], amount)
+        counts -= _fits(free, self._stacked) - _fits(left, self._stacked)
+        return counts
 
     def table_of(self, gangs: Sequence[tuple[Gang, EquivalenceClass | None]]) -> AskTable:
         """What gangs ask for, each with its equivalence class."""
@@ -183,10 +207,20 @@ class GangRoom:
         totals: as they were left by earlier sessions.
         nodes: as they are now.
         kinds: equivalence classes of gangs.
+        spare: what may be taken of nodes on which room is reserved, by node.
     """
 
-    def __init__(self, totals: RoomTotals, nodes: NodeColumns, kinds: EquivalenceClasses) -> None:
+    def __init__(
+        self,
+        totals: RoomTotals,
+        nodes: NodeColumns,
+        kinds: EquivalenceClasses,
+        spare: Mapping[str, Resources],
+    ) -> None:
         self._totals, self._nodes, self._kinds = totals, nodes, kinds
+        self._spare = spare
+        self._beside: Ints | None = None
+        """How many pods of each kind have room beside what is reserved; None where that is not known for all."""
         self._known: dict[EquivalenceClass, bool] = {}
 
     def may_suffice(self, gang: Gang) -> bool:
@@ -208,6 +242,22 @@ class GangRoom:
             firsts = [gang for gang, _ in asking.kinds]
             asking.table = totals.table_of([(gang, self._kinds.class_of(gang)) for gang in firsts])
         return totals.each_may_suffice(asking.table)
+
+    def each_may_suffice_beside(self, asking: Asking) -> list[bool]:
+        """Whether the room beside what the last session reserved may be enough, of gangs of which ``each_may_suffice`` was asked."""
+        totals, table = self._totals, asking.table
+        assert table is not None, "room was compared before"
+        if self._beside is None or len(self._beside) < len(totals.totals):
+            self._beside = totals.counts_beside(self._spare)
+        return _each_suffices(table, self._beside)
+
+
+def _each_suffices(table: AskTable, counts: Ints) -> list[bool]:
+    """Whether so many pods of each kind are enough for each gang of a table; shape (kinds,)."""
+    found = np.minimum(table.pods, counts[table.numbers])
+    there = np.bincount(table.owners, found, minlength=len(table.lacking))
+    enough: list[bool] = (there >= table.lacking).tolist()
+    return enough
 
 
 def _fits(free: Ints, amounts: Ints) -> Ints:

@@ -36,6 +36,7 @@ class LookBasis(NamedTuple):
         nodes: how many the cluster has.
         evicts: whether the session may evict pods.
         pressing: gangs that press.
+        behind: those of them for which room that is not reserved is too little.
     """
 
     order: GangOrder
@@ -44,6 +45,7 @@ class LookBasis(NamedTuple):
     nodes: int
     evicts: bool
     pressing: frozenset[GangKey]
+    behind: frozenset[GangKey]
 
     def is_like(self, other: LookBasis) -> bool:
         """Whether another says the same; long lists of names are the same objects where they are left alone."""
@@ -144,6 +146,7 @@ def _choose_anew(basis: LookBasis, costs: GangCosts) -> TenantLook:
         before,
         costs,
         units,
+        behind=basis.behind,
         shared=bool(pressing),
     )
     chosen = {gang.key: gang for gang in (*chosen_head, *found.chosen)}
@@ -177,11 +180,12 @@ def choose(
     costs: GangCosts,
     units: int,
     *,
+    behind: AbstractSet[GangKey],
     shared: bool,
 ) -> Choice:
     """In turn whom the round has not looked at, where it is not paused, and with half of the units those that press.
 
-    Of those that press those come first that have had no turn in the round, then those that have waited for another
+    Of those that press those come first for which there is room that is not reserved, and of these those that have had no turn in the round, then those that have waited for another
     one since an earlier change: however often something changes, everybody's turn comes. Whoever was looked at and presses
     no more has had its turn.
 
@@ -191,6 +195,7 @@ def choose(
         before: how far the round has come.
         costs: of gangs.
         units: that they may cost together.
+        behind: those that press for which only reserved room is enough.
         shared: whether half of the units is for those that press.
     """
     left: AbstractSet[GangKey] = frozenset()
@@ -210,7 +215,8 @@ def choose(
     first = [gang for gang in pressing if gang.key not in gone]
     if any(gang.key in before.looked_at and gang.key not in before.in_vain for gang in first):
         left = frozenset(before.left)
-    chosen, _ = first_within_share(sorted(first, key=turns_had), costs, max(0, units))
+    in_turns = sorted(first, key=lambda gang: (gang.key in behind, turns_had(gang)))
+    chosen, _ = first_within_share(in_turns, costs, max(0, units))
     return Choice(
         chosen=[*in_turn, *chosen],
         for_room=frozenset(gang.key for gang in chosen if gang.key in before.known),

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from gpusched.api.meta.identity import GangKey
+from gpusched.api.meta.resources import Resources
+from gpusched.arrays.columns import Ints
 from gpusched.base.classes import frozen
+from gpusched.base.limits import COLUMN_MAX
 from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.backfill.running.release_order import FOREVER
 from gpusched.session.state.session import Session
@@ -61,3 +66,27 @@ def reserved_rooms(session: Session) -> tuple[ReservedRoom, ...]:
                 gang=gang.key, nodes=tuple(sorted(names)), evicted=tuple(sorted(leaving))
             )
     return tuple(sorted(found.values(), key=lambda room: room.gang))
+
+
+def spare_room(session: Session) -> dict[str, Resources]:
+    """What others may take of nodes on which room is reserved for gangs that wait, by node; what nobody reserves is not told."""
+    reservations = session_reservations(session)
+    nodes = session.snapshot.nodes
+    width, found = nodes.allocatable.shape[1], dict[int, Ints]()
+    for each in reservations.reserved_gangs if reservations is not None else ():
+        slack = np.maximum(each.slack[:, :width], 0)
+        spare = np.where(each.requested_columns[:, :width], slack, COLUMN_MAX)
+        for row, number in each.index.items():
+            known = found.get(row)
+            found[row] = spare[number] if known is None else np.minimum(known, spare[number])
+    names = sorted(nodes.columns, key=nodes.columns.__getitem__)
+    return {
+        nodes.nodes[row].name: Resources.of(
+            {
+                name: most
+                for name, most in zip(names, found[row].tolist(), strict=True)
+                if most < COLUMN_MAX
+            }
+        )
+        for row in sorted(found)
+    }
