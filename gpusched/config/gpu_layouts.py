@@ -59,7 +59,7 @@ def load_layouts(raw: bytes, *, source: str) -> GpuLayoutCatalog:
         ConfigError: with one sentence a problem, each beginning ``source:line:``.
     """
     problems = ConfigProblems(source)
-    root = parse_yaml(raw, problems, empty="to name no layout")
+    root = parse_yaml(raw, problems, empty="write {} to name no layout")
     if root is None:
         raise problems.error()
     found = _entries(root, problems)

@@ -55,18 +55,21 @@ def file_too_large_message(source: str, *, most: int = CONFIG_BYTES_MAX) -> Conf
 
 
 def parse_yaml(
-    raw: bytes, problems: ConfigProblems, *, empty: str = "to ask for the built-in configuration"
+    raw: bytes,
+    problems: ConfigProblems,
+    *,
+    empty: str = "write {} to ask for the built-in configuration",
 ) -> YamlNode | None:
     """The one document of the file, or None when its structure cannot be trusted at all.
 
     Args:
         raw: of the file.
         problems: takes what is wrong.
-        empty: what ``{}`` would mean in an empty file.
+        empty: what an empty file lacks.
     """
     found = _documents(raw, problems, _YamlLimits(most=1))
     if found == ():
-        problems.add(1, f"is empty: write {{}} {empty}")
+        problems.add(1, f"is empty: {empty}")
     return found[0] if found else None
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 import attrs
@@ -103,6 +103,20 @@ def labels_of_level(name: str, topologies: Sequence[Topology]) -> tuple[str, ...
     return dict(WELL_KNOWN).get(name, ())
 
 
+def well_known_levels(labels: Collection[str]) -> list[tuple[str, str]]:
+    """Name and node label of each level that exists without a Topology object, widest first.
+
+    Args:
+        labels: keys that any node has.
+    """
+    there = {*labels, HOST}
+    return [
+        (name, next(label for label in of_level if label in there))
+        for name, of_level in WELL_KNOWN
+        if not there.isdisjoint(of_level)
+    ]
+
+
 def topology_levels(
     nodes: Sequence[Node], topologies: Sequence[Topology]
 ) -> tuple[TopologyLevel, ...]:
@@ -116,12 +130,7 @@ def topology_levels(
     if topologies:
         wanted: Sequence[tuple[str, str]] = active_topology(topologies).levels
     else:
-        there = {key for node in nodes for key in node.labels} | {HOST}
-        wanted = [
-            (name, next(label for label in labels if label in there))
-            for name, labels in WELL_KNOWN
-            if not there.isdisjoint(labels)
-        ]
+        wanted = well_known_levels({key for node in nodes for key in node.labels})
     paths: list[str | None] = [""] * len(nodes)
     levels = []
     for name, label in wanted:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from gpusched import API_VERSION
 from gpusched.api.meta.identity import parse_time
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.lab.simulate.settings import settings
@@ -17,6 +18,7 @@ from gpusched.config.model import DEFAULT
 from gpusched.engine.from_snapshot import start_from_snapshot
 from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.io.recordings.snapshot_file import SnapshotFile, write_snapshot
+from gpusched.lab.simulate.variations import Variations, changeable_names, wrong_changes
 
 JOBS = """submit_s,duration_s,gpus,queue
 0,600,16,a
@@ -172,7 +174,41 @@ def test_objects_that_cannot_be_believed_are_named() -> None:
         (["--csv", "nowhere.csv", "--nodes", "2x8"], 78, "nowhere.csv: cannot be read"),
         (["--csv", "JOBS"], 2, "--csv needs --nodes"),
         (["--csv", "JOBS", "--nodes", "many"], 2, "--nodes takes COUNTxGPUS"),
-        (["--csv", "JOBS", "--nodes", "2x8", "--set", "x:queue.c.weight=2"], 78, "no such queue"),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--set", "x:queue.c.weight=2"],
+            78,
+            "gpusched: --set x:queue.c.weight=2: there is no such queue; there are a, b",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8/1", "--set", "x:topology.required=racks"],
+            78,
+            "gpusched: --set x:topology.required=racks: the nodes have no such level; there are rack, host",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--set", "x:topology.preferred=rack"],
+            78,
+            "the nodes have no such level; there are host",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--set", "x:placement.solver=best"],
+            78,
+            "gpusched: --set x: solver must be one of",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--set", "x:queue.a.priority=99999999999"],
+            2,
+            "priority is a whole number from 0 to 999,999,999",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--set", "x:walltimes=foo"],
+            2,
+            "gpusched: --set x:walltimes=foo: walltimes is truth or nothing",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--set", "x:fifo=yes"],
+            2,
+            "gpusched: --set x:fifo=yes: fifo is true or false",
+        ),
         (["--csv", "JOBS", "--nodes", "2x8", "--config", "a=nowhere.yaml"], 78, "nowhere.yaml"),
         (["--csv", "JOBS", "--nodes", "2x8", "--for", "soon"], 2, "is not a duration"),
         (
@@ -214,6 +250,33 @@ def test_mistakes_are_one_sentence(
         found = int(ended.code or 0)
     assert found == status
     assert says in capsys.readouterr().err
+
+
+def test_a_level_is_one_of_the_cluster_or_a_label_of_its_nodes() -> None:
+    """Of several Topology objects the one that counts says which levels there are."""
+
+    def topology(name: str, *levels: str) -> dict[str, Any]:
+        spec = {"levels": [{"name": each, "nodeLabel": f"x/{each}"} for each in levels]}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "Topology",
+            "metadata": {"name": name},
+            "spec": spec,
+        }
+
+    node = {"kind": "Node", "metadata": {"name": "n", "labels": {"x/hall": "1"}}}
+    foreign = {**topology("aa", "pod"), "apiVersion": "kai.scheduler/v1alpha1"}
+    assert changeable_names([node, foreign]).levels == ("host",)
+    names = changeable_names(
+        [node, foreign, topology("a", "rack"), topology("default", "row", "seat")]
+    )
+    assert names.levels == ("row", "seat")
+    wrong = [
+        [*wrong_changes(Variations(topology={"required": level}), names)]
+        for level in ("seat", "x/hall", "rack")
+    ]
+    assert wrong[:2] == [[], []]
+    assert wrong[2] == [("topology.required", "the nodes have no such level; there are row, seat")]
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,11 @@ from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
 from gpusched.config.model import Config, PluginChoice
+from gpusched.config.yaml_tree import list_names
 from gpusched.engine.objects import Obj
 from gpusched.engine.simulation import Arrival
 from gpusched.engine.world import RUN_FOR
+from gpusched.topology.levels import DEFAULT_NAME, well_known_levels
 
 FIFO: Final = "fifo"
 FIFO_ACTIONS: Final = ("enqueue", "allocate", "backfill")
@@ -60,20 +62,65 @@ def _without_learning(choice: PluginChoice) -> PluginChoice:
     return attrs.evolve(choice, arguments={**choice.arguments, "learn": False})
 
 
+@frozen(kw_only=True)
+class ChangeableNames:
+    """What changes may be about in a cluster.
+
+    Attributes:
+        queues: their names.
+        levels: names of topology levels, widest first.
+        labels: keys of labels that nodes have, each of which may stand for a level.
+    """
+
+    queues: tuple[str, ...] = ()
+    levels: tuple[str, ...] = ()
+    labels: frozenset[str] = frozenset()
+
+
+def changeable_names(objects: Iterable[Obj]) -> ChangeableNames:
+    """The names in the objects of the beginning."""
+    queues: list[str] = []
+    labels: set[str] = set()
+    topologies: dict[str, list[str]] = {}
+    for obj in objects:
+        kind, name = obj.get("kind"), obj["metadata"]["name"]
+        if kind == "Queue":
+            queues.append(name)
+        elif kind == "Node":
+            labels.update(obj["metadata"].get("labels") or ())
+        elif kind == "Topology" and obj.get("apiVersion") == API_VERSION:
+            levels = (obj.get("spec") or {}).get("levels") or ()
+            topologies[name] = [str(each.get("name")) for each in levels]
+    counts = DEFAULT_NAME if DEFAULT_NAME in topologies else min(topologies, default="")
+    well_known = [name for name, _ in well_known_levels(labels)]
+    return ChangeableNames(
+        queues=tuple(sorted(queues)),
+        levels=tuple(topologies.get(counts, well_known)),
+        labels=frozenset(labels),
+    )
+
+
+def wrong_changes(changes: Variations, names: ChangeableNames) -> Iterator[tuple[str, str]]:
+    """Key of ``--set`` and sentence for each change that is about a queue or level that is not there."""
+    for pattern, field, _ in changes.queues:
+        if not any(fnmatchcase(name, pattern) for name in names.queues):
+            there = list_names(names.queues)
+            yield f"queue.{pattern}.{field}", f"there is no such queue; there are {there}"
+    for wish, level in changes.topology.items():
+        if level not in names.levels and level not in names.labels:
+            there = list_names(names.levels)
+            yield f"topology.{wish}", f"the nodes have no such level; there are {there}"
+
+
 def vary_objects(objects: Iterable[Obj], changes: Variations) -> list[Obj]:
     """The objects of the beginning; where all wait in one queue, it takes the place of one of its name.
 
     Raises:
-        ConfigError: a change is about a queue that is not there.
+        ConfigError: a change is about a queue or level that is not there.
     """
     given = list(objects)
-    names = [obj["metadata"]["name"] for obj in given if obj.get("kind") == "Queue"]
-    for pattern, field, _ in changes.queues:
-        if not any(fnmatchcase(name, pattern) for name in names):
-            raise ConfigError(
-                f"queue.{pattern}.{field}: there is no such queue; there are "
-                f"{', '.join(sorted(names)) or 'none'}"
-            )
+    for key, sentence in wrong_changes(changes, changeable_names(given)):
+        raise ConfigError(f"{key}: {sentence}")
     more: list[Obj] = []
     if changes.fifo:
         spec = {"ordering": "StrictFifo"}

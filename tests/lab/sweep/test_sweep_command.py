@@ -10,8 +10,11 @@ from typing import Any
 
 import pytest
 
+from gpusched.base.errors import ConfigError
 from gpusched.cli.lab.sweep import command
 from gpusched.cli.main import main
+from gpusched.engine.run_record import RunRecord
+from gpusched.engine.simulation import SimulationCase, run_simulation
 
 JOBS = """submit_s,duration_s,gpus,queue
 0,600,16,a
@@ -180,19 +183,27 @@ def test_an_interrupted_sweep_is_told_as_partial(
 
 
 def test_points_that_fail_are_told_and_the_others_played(
-    sweep: Path, capsys: pytest.CaptureFixture[str]
+    sweep: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """1, a sentence for each, and no result that a resume would take for done."""
-    sweep.write_text(SWEEP + "configurations: [{name: now}, {name: odd, set: {queue.c.weight: 2}}]")
+    fails = {"odd"}
+
+    def play(case: SimulationCase) -> RunRecord:
+        if case.name in fails:
+            raise ConfigError("it does not go with that")
+        return run_simulation(case)
+
+    monkeypatch.setattr("gpusched.cli.lab.sweep.points.run_simulation", play)
+    sweep.write_text(SWEEP + "configurations: [{name: now}, {name: odd, set: {queue.a.weight: 7}}]")
     assert run(sweep) == 1
     told = capsys.readouterr()
     answer = json.loads(told.out)
     assert (answer["played"], len(answer["failed"])) == (4, 4)
-    assert "there is no such queue" in answer["failed"][0]["error"]
+    assert "it does not go with that" in answer["failed"][0]["error"]
     assert "points: 8 of 8, 4 failed" in told.err
     assert len(list((sweep.parent / "out" / "points").iterdir())) == 4
     shutil.rmtree(sweep.parent / "out")
-    sweep.write_text(SWEEP.replace("queue.b", "queue.z"))
+    fails.add("now")
     assert run(sweep) == 1
     assert printed(capsys)["played"] == 0
 
@@ -218,6 +229,8 @@ vary: {placement.solver: [cpsat]}
 @pytest.mark.parametrize(
     ("text", "status", "says"),
     [
+        ("{}", 78, "sweep.yaml:1: the sweep needs inputs: a list of"),
+        ("", 78, "sweep.yaml:1: is empty: a sweep needs inputs"),
         ("inputs: []", 78, "sweep.yaml:1: inputs must be a list of at least one"),
         ("vary: {a: [1]}", 78, "the sweep needs inputs"),
         ("input: 1", 78, 'unknown key "input" in the sweep'),
@@ -231,10 +244,19 @@ vary: {placement.solver: [cpsat]}
         (SWEEP.replace("[1, 2]", "{from: 1, to: 9}"), 78, "is a range without step"),
         (SWEEP.replace("[1, 2]", "[1, 1]"), 78, "queue.b.weight has a value twice"),
         (SWEEP.replace("strategy", "stratgy"), 78, 'unknown argument "stratgy"'),
-        (SWEEP.replace("spread", "sparse"), 78, "must be one of"),
-        (SWEEP.replace("queue.b.weight", "colour"), 78, "there is no 'colour'"),
+        (SWEEP.replace("spread", "sparse"), 78, "sweep.yaml:6: now: plugins.nodeorder.strategy=sparse: argument strategy"),
+        (SWEEP.replace("queue.b.weight", "colour"), 78, "sweep.yaml:5: now: colour=1: there is no 'colour'"),
         (SWEEP.replace("p95(wait)", "p95(weight)"), 78, "jobs have no value 'weight'"),
-        (SWEEP + "configurations: [{name: a, file: none.yaml}]", 78, "none.yaml"),
+        (SWEEP + "configurations: [{name: a, file: none.yaml}]", 78, "sweep.yaml:8: a: "),
+        (SWEEP + "configurations:\n- name: a\n  file: none.yaml", 78, "none.yaml: cannot be read"),
+        (SWEEP + "configurations:\n- name: a\n  set:\n    queue.c.deserved: 3", 78,
+         "sweep.yaml:11: a: queue.c.deserved=3: there is no such queue; there are a, b"),
+        (SWEEP + "configurations:\n- name: a\n  set:\n    placement.solver: best", 78,
+         "sweep.yaml:11: a: placement.solver=best: solver must be one of"),
+        (SWEEP.replace("queue.b.weight: [1, 2]", "topology.required: [host, rack]"), 78,
+         "sweep.yaml:5: now: topology.required=rack: the nodes have no such level; there are host"),
+        (SWEEP.replace("queue.b.weight: [1, 2]", "queue.z.weight: {from: 1, to: 2, step: 1}"), 78,
+         "sweep.yaml:5: now: queue.z.weight=1: there is no such queue; there are a, b"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_before_anything_runs(
@@ -244,8 +266,37 @@ def test_a_bad_file_is_refused_before_anything_runs(
     sweep.write_text(text)
     assert run(sweep) == status
     assert says in capsys.readouterr().err
-    points = sweep.parent / "out" / "points"
-    assert not points.exists() or not list(points.iterdir())
+    assert not (sweep.parent / "out").exists()
+
+
+def test_a_scenario_says_its_own_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What varies on it are keys of the configuration; told before anything runs."""
+    (tmp_path / "day.yaml").write_text(DAY)
+    sweep = tmp_path / "sweep.yaml"
+    sweep.write_text("inputs: [{name: day, scenario: day.yaml}]\nvary: {queue.a.weight: [1, 2]}\n")
+    assert run(sweep) == 78
+    assert "a scenario says its own queues" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_that_cannot_take_results_is_told_with_its_path(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Before anything is played."""
+    assert run(sweep) == 0
+    key = printed(capsys)["results"][0]["key"]
+    file = sweep.parent / "out" / "points" / f"{key}.json"
+    file.unlink()
+    file.mkdir()
+    assert run(sweep, "--resume") == 2
+    assert f"gpusched: {file} is no file: a result belongs there" in capsys.readouterr().err
+    shutil.rmtree(sweep.parent / "out")
+    (sweep.parent / "out").touch()
+    assert run(sweep) == 2
+    assert (
+        f"results cannot be written to {sweep.parent / 'out' / 'points'}: "
+        in capsys.readouterr().err
+    )
 
 
 def test_a_sweep_of_a_million_points_is_refused_at_once(

@@ -17,6 +17,7 @@ from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
 from gpusched.cli.lab.simulate.openb_fill import run_fill
 from gpusched.cli.lab.simulate.settings import (
     SimulationSetting,
+    check_changes,
     print_shards_note,
     settings,
 )
@@ -28,7 +29,7 @@ from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.report.run_report import RunReport
 from gpusched.lab.report.write_report import write_compared, write_report
 from gpusched.lab.scenario.judge.messages import duration_text
-from gpusched.lab.simulate.variations import vary_arrivals, vary_objects
+from gpusched.lab.simulate.variations import changeable_names, vary_arrivals, vary_objects
 
 
 def register(subparsers: Subparsers) -> None:
@@ -152,6 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
     gpus = _gpu_resources(chosen)
     with gpu_resources_in_force(gpus):
         given = read_input(arguments)
+    check_changes(chosen, changeable_names(given.objects))
     _tell_holes(given)
     print_shards_note(chosen, given.objects)
     records = _play_all(given, chosen)

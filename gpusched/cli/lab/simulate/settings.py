@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import attrs
@@ -20,26 +21,40 @@ from gpusched.config.yaml_tree import ConfigProblems
 from gpusched.lab.scenario.file.configuration import daemon_configuration
 from gpusched.lab.scenario.file.context import ReadContext
 from gpusched.lab.simulate.played_shards import shards_notes
-from gpusched.lab.simulate.variations import Variations, fifo_config
+from gpusched.lab.simulate.variations import (
+    ChangeableNames,
+    Variations,
+    fifo_config,
+    wrong_changes,
+)
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,39}")
 _WHOLE: Final = re.compile(r"[0-9]{1,9}")
 FIRST: Final = "now"
-_QUEUE_NUMBERS: Final = ("deserved", "capability", "guarantee", "weight", "priority")
+_QUEUE_AMOUNTS: Final = ("deserved", "capability", "guarantee")
+_QUEUE_NUMBERS: Final = (*_QUEUE_AMOUNTS, "weight", "priority")
 _QUEUE_TIMES: Final = ("minRuntime", "maxRuntime", "maxWait")
 _ORDERINGS: Final = ("Priority", "Fifo", "StrictFifo", "FairShare")
 QUEUE_FIELDS: Final = (*_QUEUE_NUMBERS, *_QUEUE_TIMES, "ordering", "reclaimable")
+_WORDS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
+    {"walltimes": ("truth", "nothing"), "fifo": ("true", "false")}
+)
 _CONFIG_PARTS: Final = ("placement", "cycle", "limits", "actions", "plugins")
 RUNS_MAX: Final = 6
 
 
 @frozen(kw_only=True)
 class SimulationSetting:
-    """One configuration with what else is different under it."""
+    """One configuration with what else is different under it.
+
+    Attributes:
+        places: where each key of ``--set`` is written, for sentences.
+    """
 
     name: str
     config: Config
     changes: Variations
+    places: Mapping[str, str] = attrs.field(factory=dict, eq=False, repr=False)
 
 
 @define
@@ -50,6 +65,7 @@ class _SettingDraft:
     topology: dict[str, str] = attrs.Factory(dict)
     told: bool = False
     fifo: bool = False
+    places: dict[str, str] = attrs.Factory(dict)
 
 
 def settings(configs: Iterable[str], sets: Iterable[str]) -> list[SimulationSetting]:
@@ -96,8 +112,28 @@ def print_shards_note(
         print_notes([f"configuration {each.name}: {note}" for note in notes])
 
 
+def check_changes(chosen: Iterable[SimulationSetting], names: ChangeableNames) -> None:
+    """Look at what changes are about, before anything is played.
+
+    Raises:
+        ConfigError: at a queue or level that is not there.
+    """
+    wrong = [
+        f"{each.places.get(key, key)}: {sentence}"
+        for each in chosen
+        for key, sentence in wrong_changes(each.changes, names)
+    ]
+    if wrong:
+        raise ConfigError(*wrong)
+
+
 def setting_of(
-    name: str, file: str | None, changes: Iterable[tuple[str, str]], *, place: str
+    name: str,
+    file: str | None,
+    changes: Sequence[tuple[str, str]],
+    *,
+    place: str,
+    places: Mapping[str, str] = MappingProxyType({}),
 ) -> SimulationSetting:
     """One configuration with changes to it.
 
@@ -106,15 +142,36 @@ def setting_of(
         file: the configuration to begin with; None for the shipped one.
         changes: keys of ``--set`` with their values.
         place: where they are written, for sentences.
+        places: the same of single keys, where it is known.
 
     Raises:
         UsageError: a key or value that cannot be understood.
         ConfigError: the file, or a value of the configuration, is wrong.
     """
+    spoken = [f"{places.get(key, place)} {key}={value}" for key, value in changes]
     draft = _SettingDraft(file=file)
-    for key, value in changes:
-        _set(draft, f"{key}={value}", f"{place} {key}={value}")
-    return _setting(name, draft, place)
+    for (key, value), text in zip(changes, spoken, strict=True):
+        _set(draft, f"{key}={value}", text)
+    try:
+        return _setting(name, draft, "")
+    except ConfigError as error:
+        where = _first_wrong(file, changes, spoken)
+        raise ConfigError(*(f"{where}{each}" for each in error.problems)) from error
+
+
+def _first_wrong(
+    file: str | None, changes: Sequence[tuple[str, str]], spoken: Sequence[str]
+) -> str:
+    """The change with which a configuration becomes wrong, as it begins a sentence; empty where its file is."""
+    draft = _SettingDraft(file=file)
+    for (key, value), text in zip((("", ""), *changes), ("", *spoken), strict=True):
+        if key:
+            _set(draft, f"{key}={value}", text)
+        try:
+            _setting("", draft, "")
+        except ConfigError:
+            return text and f"{text}: "
+    return ""
 
 
 def _named(text: str, option: str, form: str, mark: str) -> tuple[str, str]:
@@ -126,6 +183,7 @@ def _named(text: str, option: str, form: str, mark: str) -> tuple[str, str]:
 
 def _set(draft: _SettingDraft, rest: str, text: str) -> None:
     key, found, value = rest.partition("=")
+    draft.places[key] = text
     path = key.split(".")
     if not found or not value or not all(path):
         raise UsageError(f"{text}: --set takes NAME:KEY=VALUE")
@@ -133,16 +191,19 @@ def _set(draft: _SettingDraft, rest: str, text: str) -> None:
         _set_queue(draft, path[1:], value, text)
     elif path[0] == "topology" and path[1:] in (["required"], ["preferred"]):
         draft.topology[path[1]] = value
-    elif key == "walltimes" and value in ("truth", "nothing"):
-        draft.told = value == "truth"
-    elif key == "fifo" and value in ("true", "false"):
-        draft.fifo = value == "true"
+    elif key in _WORDS:
+        if value not in _WORDS[key]:
+            raise UsageError(f"{text}: {key} is {' or '.join(_WORDS[key])}")
+        if key == "walltimes":
+            draft.told = value == "truth"
+        else:
+            draft.fifo = value == "true"
     elif path[0] in _CONFIG_PARTS:
         _set_config(draft, path, value, text)
     else:
         raise UsageError(
             f"{text}: there is no {key!r}; keys begin with queue., topology.required, "
-            "topology.preferred, walltimes (truth, nothing), fifo (true), placement., cycle., "
+            "topology.preferred, walltimes (truth, nothing), fifo (true, false), placement., cycle., "
             "limits., actions, plugins."
         )
 
@@ -154,7 +215,8 @@ def _set_queue(draft: _SettingDraft, path: list[str], value: str, text: str) -> 
     found: Any = value
     if field in _QUEUE_NUMBERS:
         if _WHOLE.fullmatch(value) is None:
-            raise UsageError(f"{text}: {field} is a whole number, GPUs where it is an amount")
+            unit = " of GPUs" if field in _QUEUE_AMOUNTS else ""
+            raise UsageError(f"{text}: {field} is a whole number{unit} from 0 to 999,999,999")
         found = int(value)
     elif field in _QUEUE_TIMES:
         try:
@@ -186,16 +248,17 @@ def _set_config(draft: _SettingDraft, path: list[str], value: str, text: str) ->
 
 
 def _setting(name: str, draft: _SettingDraft, place: str) -> SimulationSetting:
+    """The configuration of a draft; sentences about what is set in it begin with its place, if there is one."""
     said = dict(draft.config)
     reading = ReadContext(Path(), place)
     problems = ConfigProblems(place)
     node = parse_yaml(json.dumps(said).encode(), problems) if said else None
     if problems:
-        raise problems.error()
+        raise _placed(problems.error().problems, place)
     given = Path(draft.file) if draft.file is not None else None
     config = daemon_configuration(node, given, reading) if node or given else DEFAULT
     if reading.sentences:
-        raise ConfigError(*reading.sentences)
+        raise _placed(reading.sentences, place)
     changes = Variations(
         queues=tuple(draft.queues),
         topology=draft.topology,
@@ -204,4 +267,13 @@ def _setting(name: str, draft: _SettingDraft, place: str) -> SimulationSetting:
     )
     if draft.fifo:
         config = fifo_config(config)
-    return SimulationSetting(name=name, config=config, changes=changes)
+    return SimulationSetting(name=name, config=config, changes=changes, places=draft.places)
+
+
+def _placed(sentences: Iterable[str], place: str) -> ConfigError:
+    """Without the number of a line, as what is set is written in one."""
+    begin = f"{place}: " if place else ""
+    line = re.compile(rf"{re.escape(place)}:[0-9]+: ")
+    return ConfigError(
+        *(line.sub(begin, each, count=1) if line.match(each) else each for each in sentences)
+    )

@@ -17,8 +17,9 @@ from rich.progress import BarColumn, Progress, TextColumn
 from gpusched.base.errors import UsageError
 from gpusched.base.limits import SWEEP_POINTS_MAX
 from gpusched.cli.command import print_json
+from gpusched.cli.lab.simulate.inputs import SimulationInput
 from gpusched.cli.lab.simulate.settings import print_shards_note
-from gpusched.cli.lab.sweep.points import SweepPoint, pack_point
+from gpusched.cli.lab.sweep.points import SweepPoint, check_point, pack_point
 from gpusched.cli.lab.sweep.ray_workers import ClusterLost, RayWorkers, load_ray
 from gpusched.cli.lab.sweep.results import (
     Result,
@@ -32,6 +33,7 @@ from gpusched.cli.lab.sweep.sweep_file import SweepPlan, check_points, read_swee
 from gpusched.cli.lab.sweep.sweep_inputs import Playable
 from gpusched.cli.lab.sweep.sweep_report import AXES, render_sweep, sweep_lines
 from gpusched.cli.lab.sweep.workers import InThisProcess, LocalProcesses, PointWorkers, run_points
+from gpusched.lab.simulate.variations import ChangeableNames, changeable_names
 
 WORKERS_MAX: Final = 256
 INTERRUPTED: Final = 130
@@ -225,6 +227,7 @@ def play_points(
     inputs = inputs or LoadedInputs()
     for point in todo:
         inputs.check(point)
+    folder.make()
     workers = make_workers(len(todo))
     # Ray prints what it has to say of its nodes to standard output, which is the command's.
     with redirect_stdout(sys.stderr), _SweepProgress(len(todo), quiet=quiet) as progress:
@@ -251,17 +254,20 @@ class LoadedInputs:
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, int, str], Playable] = {}
-        self._checked: set[str] = set()
+        self._names: dict[str, ChangeableNames | None] = {}
 
     def check(self, point: SweepPoint) -> None:
-        """Read an input before anything runs, so that what is wrong with it is told then.
+        """Read an input before anything runs, so that what is wrong with it or the point is told then.
 
         Raises:
-            ConfigError: it cannot be used.
+            ConfigError: it cannot be used, or what the point changes is not in it.
         """
-        if point.input.name not in self._checked:
-            self._checked.add(point.input.name)
-            self.load(point)
+        if point.input.name not in self._names:
+            given = self.load(point)
+            self._names[point.input.name] = (
+                changeable_names(given.objects) if isinstance(given, SimulationInput) else None
+            )
+        check_point(point, self._names[point.input.name])
 
     def pack(self, point: SweepPoint) -> bytes:
         """The point with its input, for a worker."""

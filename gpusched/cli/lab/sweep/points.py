@@ -14,7 +14,7 @@ from gpusched import __version__
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
-from gpusched.cli.lab.simulate.settings import SimulationSetting
+from gpusched.cli.lab.simulate.settings import SimulationSetting, check_changes
 from gpusched.cli.lab.sweep.sweep_inputs import Playable, SweepInput, pack
 from gpusched.engine.run_record import RunRecord
 from gpusched.engine.simulation import SimulationCase, run_simulation
@@ -23,7 +23,12 @@ from gpusched.lab.report.statistics.comparison import STATISTICS
 from gpusched.lab.report.statistics.named import statistic
 from gpusched.lab.scenario.model.scenario import Scenario
 from gpusched.lab.scenario.play.on_embedded import play_embedded
-from gpusched.lab.simulate.variations import Variations, vary_arrivals, vary_objects
+from gpusched.lab.simulate.variations import (
+    ChangeableNames,
+    Variations,
+    vary_arrivals,
+    vary_objects,
+)
 
 FORMAT: Final = 1
 """Of results; another number makes old ones those of another sweep."""
@@ -96,6 +101,25 @@ def play_packed(work: bytes) -> bytes:
     return (json.dumps(result, indent=1, sort_keys=True) + "\n").encode()
 
 
+def check_point(point: SweepPoint, names: ChangeableNames | None) -> None:
+    """Whether the changes of a point go with its input.
+
+    Args:
+        point: that is to be played.
+        names: of queues and levels there; None for a scenario.
+
+    Raises:
+        ConfigError: they do not.
+    """
+    if names is not None:
+        check_changes([point.setting], names)
+    elif point.setting.changes != Variations():
+        raise ConfigError(
+            f"{point.label}: a scenario says its own queues and workloads; only keys of the "
+            "configuration (plugins., placement., cycle., limits., actions) vary on it"
+        )
+
+
 def play_point(point: SweepPoint, given: Playable) -> RunRecord:
     """Play a point on its input.
 
@@ -124,11 +148,6 @@ def play_point(point: SweepPoint, given: Playable) -> RunRecord:
 
 
 def _play_scenario(point: SweepPoint, scenario: Scenario) -> RunRecord:
-    if point.setting.changes != Variations():
-        raise ConfigError(
-            f"{point.label}: a scenario says its own queues and workloads; only keys of the "
-            "configuration (plugins., placement., cycle., limits., actions) vary on it"
-        )
     run = play_embedded(attrs.evolve(scenario, config=point.setting.config))
     assert run.record is not None, "it was played"
     return run.record

@@ -31,24 +31,40 @@ class ResultFolder:
         self.folder = folder
 
     def begin(self, *, resume: bool) -> None:
-        """Make it.
+        """Look at what is there, and remove what a cut run left; nothing is made.
 
         Raises:
-            UsageError: it cannot be written to, or holds results that nobody asked to go on with.
+            UsageError: it cannot be used, or holds results that nobody asked to go on with.
         """
         points = self.folder / _POINTS
         try:
-            points.mkdir(parents=True, exist_ok=True)
+            if not points.exists():
+                return
             there = [each for each in points.iterdir() if each.suffix == ".json"]
             for left in points.glob(f"*{_SCRATCH}"):
                 left.unlink()  # a run was cut while it wrote
         except OSError as error:
-            raise _unwritable(self.folder, error) from error
+            raise _unwritable(points, error) from error
+        for each in there:
+            if not each.is_file():
+                raise UsageError(f"{each} is no file: a result belongs there")
         if there and not resume:
             raise UsageError(
                 f"{self.folder} holds {len(there):,} results: go on with them by --resume, or name "
                 "another folder"
             )
+
+    def make(self) -> None:
+        """Make it where it is not there.
+
+        Raises:
+            UsageError: it cannot be.
+        """
+        points = self.folder / _POINTS
+        try:
+            points.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise _unwritable(points, error) from error
 
     def read(self, key: str) -> Result | None:
         """The result of a key; None where there is none that is whole."""
@@ -81,11 +97,11 @@ class ResultFolder:
                 os.fsync(file.fileno())
             scratch.replace(path)
         except OSError as error:
-            raise _unwritable(self.folder, error) from error
+            raise _unwritable(path, error) from error
 
 
-def _unwritable(folder: Path, error: OSError) -> UsageError:
-    return UsageError(f"results cannot be written to {folder}: {error.strerror or error}")
+def _unwritable(path: Path, error: OSError) -> UsageError:
+    return UsageError(f"results cannot be written to {path}: {error.strerror or error}")
 
 
 @frozen(kw_only=True)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, TypeAlias
 
 from gpusched.base.errors import ConfigError, UsageError
@@ -31,10 +32,11 @@ def plan_points(
         ConfigError: a file or a value cannot be used; nothing has run then.
     """
     prints = {each.name: each.fingerprint() for each in plan.inputs}
+    varied = {each.key: each.place for each in plan.varied}
     found: list[SweepPoint] = []
     for base in plan.configurations:
         for values in drawn_settings(plan):
-            setting = build_setting(base, values, plan.source)
+            setting = build_setting(base, values, plan.source, varied)
             for given in plan.inputs:
                 found += input_points(
                     given, prints[given.name], plan.seeds,
@@ -62,17 +64,35 @@ def input_points(
         )
 
 
-def build_setting(base: BaseConfiguration, values: Values, source: str) -> SimulationSetting:
+def build_setting(
+    base: BaseConfiguration,
+    values: Values,
+    source: str,
+    varied: Mapping[str, str] = MappingProxyType({}),
+) -> SimulationSetting:
     """The configuration with its own changes and the varied values.
+
+    Args:
+        base: the configuration.
+        values: of what is varied.
+        source: where a key is written of which nothing better is known, for sentences.
+        varied: ``FILE:LINE`` of keys that are varied.
 
     Raises:
         ConfigError: a file or a value cannot be used.
     """
-    place = f"{source}: {base.name}"
+    written = {**base.places, **varied}
+    places = {key: f"{place}: {base.name}:" for key, place in written.items()}
+    changes = (*base.changes, *values)
     try:
-        return setting_of(base.name, base.file, (*base.changes, *values), place=place)
+        return setting_of(base.name, base.file, changes, place=source, places=places)
     except UsageError as error:
         raise ConfigError(str(error)) from error
+    except ConfigError as error:
+        if not base.place or error.problems[0].startswith(tuple(places.values())):
+            raise
+        begin = f"{base.place}: {base.name}: "
+        raise ConfigError(*(f"{begin}{each}" for each in error.problems)) from error
 
 
 def drawn_settings(plan: SweepPlan) -> Iterator[Values]:

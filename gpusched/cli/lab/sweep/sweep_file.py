@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+import attrs
 
 from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError
@@ -38,12 +40,14 @@ class VariedKey:
     Attributes:
         values: in the file's order, as text; of a range that is searched, empty.
         low, high: whole numbers between which a search draws; equal where values are listed.
+        place: ``FILE:LINE`` where it is written.
     """
 
     key: str
     values: tuple[str, ...] = ()
     low: int = 0
     high: int = 0
+    place: str = ""
 
     @property
     def count(self) -> int:
@@ -57,11 +61,18 @@ class VariedKey:
 
 @frozen(kw_only=True)
 class BaseConfiguration:
-    """A configuration that what is varied begins from; ``changes`` are keys of ``--set`` with values."""
+    """A configuration that what is varied begins from; ``changes`` are keys of ``--set`` with values.
+
+    Attributes:
+        place: ``FILE:LINE`` where it is written; empty where no file says it.
+        places: the same of the keys that are changed.
+    """
 
     name: str
     file: str | None = None
     changes: tuple[tuple[str, str], ...] = ()
+    place: str = ""
+    places: Mapping[str, str] = attrs.field(factory=dict, repr=False)
 
 
 @frozen(kw_only=True)
@@ -117,7 +128,7 @@ def read_sweep(path: Path) -> SweepPlan:
     """
     problems = ConfigProblems(str(path))
     raw = read_file(str(path), most=SWEEP_FILE_BYTES_MAX)
-    root = parse_yaml(raw, problems, empty="is not enough for a sweep: it needs inputs")
+    root = parse_yaml(raw, problems, empty="a sweep needs inputs")
     top = None if root is None else ConfigSection.from_node(root, "the sweep", problems)
     if top is None:
         raise problems.error()
@@ -239,6 +250,8 @@ def _configurations(
                     name=section.read("name", object_name, default=""),
                     file=str(folder / file) if file else None,
                     changes=section.read("set", _changes, default=()),
+                    place=f"{problems.source}:{section.line}",
+                    places=_places(section, "set"),
                 )
             )
             section.finish()
@@ -263,6 +276,15 @@ def _changes(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[tuple
     return tuple((key, value_text(entry.node, key)) for key, entry in section.entries.items())
 
 
+def _places(section: ConfigSection, key: str) -> dict[str, str]:
+    """Where each key of a mapping in a section is written."""
+    entry = section.entries.get(key)
+    below = entry.node.value if entry is not None else None
+    if not isinstance(below, dict):
+        return {}
+    return {name: f"{section.problems.source}:{each.line}" for name, each in below.items()}
+
+
 def _varied(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[VariedKey, ...]:
     section = ConfigSection.from_node(node, name, problems)
     if section is None:
@@ -270,12 +292,14 @@ def _varied(node: YamlNode, name: str, problems: ConfigProblems) -> tuple[Varied
     found = []
     for key, entry in section.entries.items():
         if isinstance(entry.node.value, dict):
-            found.append(_range(key, entry.node, problems))
+            ranged = _range(key, entry.node, problems)
+            found.append(attrs.evolve(ranged, place=f"{problems.source}:{entry.line}"))
         else:
             values = tuple(value_text(item, key) for item in list_items(entry.node, key))
             if len(set(values)) < len(values):
                 problems.add(entry.line, f"{key} has a value twice")
-            found.append(VariedKey(key=key, values=values))
+            place = f"{problems.source}:{entry.line}"
+            found.append(VariedKey(key=key, values=values, place=place))
     return tuple(found)
 
 

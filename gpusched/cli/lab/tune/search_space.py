@@ -18,6 +18,7 @@ from gpusched.pluginhost.registry import plugin_class
 
 _VARY: Final = re.compile(r"(?P<plugin>[^.=]+)\.(?P<key>[^.=]+)(?:=(?P<said>.+))?")
 _RANGE: Final = re.compile(r"(?P<low>[^.]+)\.\.(?P<high>[^.]+)")
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
 LOG_FROM: Final = 1000
 """A range of more numbers is searched by their size: from 1 to 10 as closely as from 1,000 to 10,000."""
 
@@ -160,10 +161,14 @@ def _word_text(word: str | bool) -> str:
 
 
 def _number(text: str, said: str, argument: TunableArgument) -> int:
-    try:
-        return parse_duration(said) // NANOSECONDS if argument.is_duration else int(said)
-    except ValueError as error:
-        raise UsageError(f"--vary {text}: {error}") from None
+    if argument.is_duration:
+        try:
+            return parse_duration(said) // NANOSECONDS
+        except ValueError as error:
+            raise UsageError(f"--vary {text}: {error}") from None
+    if _WHOLE.fullmatch(said) is None:
+        raise UsageError(f"--vary {text}: {said!r} is no whole number")
+    return int(said)
 
 
 def _searched(
