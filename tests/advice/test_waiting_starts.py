@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from gpusched.advice.service.waiting_starts import play_waiting_starts
+from gpusched.advice.start_answer import StartKind
 from tests.advice.clusters import API, NOW, gang, in_namespace, node, queue, trial_of, waiting_gang
-from tests.advice.submission.manifests import job, template
+from tests.advice.submission.manifests import ask, job, only_gang, template
 
 HOUR_S = 3600
 WINDOW = {
@@ -85,6 +86,24 @@ def test_what_fake_nodes_know_is_not_known():
         gang("last", 8, 1, queue="a"),
     )  # fmt: skip
     assert {*played(trial).values()} == {None}
+
+
+def test_what_fake_nodes_know_is_not_known_to_who_asks_before_submitting():
+    """Given a gang that fake nodes run for half an hour, of which nobody announces it, then no start is told to who asks."""
+    trial = trial_of(queue("a"), node("n0"), gang("runs", 8, 1, on=["n0"] * 8, run_for="30m"))
+    assert only_gang(ask(trial, job(1), better=False)).start.kind is StartKind.UNKNOWN
+
+
+def test_how_long_fake_nodes_run_what_is_submitted_is_known():
+    """Given two Jobs of half an hour on fake nodes by their own manifests, then the second starts when the first has ended."""
+    trial = trial_of(queue("a"), node("n0"))
+    jobs = [
+        job(1, name=each, template_=template(annotations={"gpusched.io/run-for": "30m"}))
+        for each in ("first", "second")
+    ]
+    starts = [each.start for each in ask(trial, *jobs, better=False).gangs]
+    assert [each.kind for each in starts] == [StartKind.NOW, StartKind.EXPECTED]
+    assert starts[1].at - NOW == pytest.approx(1800, abs=60)
 
 
 def test_who_does_not_start_is_told_nothing_and_known_to_have_waited():

@@ -40,7 +40,7 @@ def _play_line(trial: TrialCluster, is_late: Callable[[], bool]) -> PlayedStarts
     watch = _LineWatch(trial)
     if not watch.left:
         return PlayedStarts(at=trial.now, starts={})
-    objects, _, _ = objects_that_end(trial, announced_only=True)
+    objects, _, _ = objects_that_end(trial)
     case = SimulationCase(
         name="starts",
         config=trial.config,

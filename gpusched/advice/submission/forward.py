@@ -212,22 +212,23 @@ class _StartWatch:
 
 
 def objects_that_end(
-    trial: TrialCluster, mine: Container[str] = (), *, announced_only: bool = False
+    trial: TrialCluster, mine: Container[str] = ()
 ) -> tuple[tuple[Obj, ...], tuple[Obj, ...], SimulationStart]:
     """Objects of the cluster and those that were submitted, in an order in which they can be applied.
 
     Args:
         trial: the cluster, whose pods say afterwards how long they run, as far as that is known.
-        mine: UID of each object that was submitted.
-        announced_only: whether what tells fake nodes how long to run pods is not known.
+        mine: UID of each object that was submitted; of the others it is not known what tells fake nodes how
+            long to run pods, as no real cluster has that.
     """
     ordered = [
         *trial.objects.others(),
         *(obj for plural in KINDS if plural != "pods" for obj in trial.objects.all(plural)),
         *trial.objects.all("pods"),
     ]
-    if announced_only:
-        ordered = [_without_fake_time(obj) for obj in ordered]
+    ordered = [
+        obj if obj["metadata"].get("uid") in mine else _without_fake_time(obj) for obj in ordered
+    ]
     file = SnapshotFile(
         path="", taken_at=trial.now, server="", recorder="", objects={"all": tuple(ordered)}
     )

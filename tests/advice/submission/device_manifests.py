@@ -45,7 +45,7 @@ def claiming_job(pods, *, name="new", claims="one", run_for="", **spec):
     return job(pods, name=name, template_=made, **spec)
 
 
-def running_claimant(name, node, gpus, *, run_for, own):
+def running_claimant(name, node, gpus, *, lasts, own):
     """A pod that runs with a claim for all GPUs of a node: its own one, or one that a user made."""
     uid, claim = f"uid-{name}", f"{name}-claim"
     results = [
@@ -59,7 +59,7 @@ def running_claimant(name, node, gpus, *, run_for, own):
         {
             **template(0, resourceClaims=[{"name": "gpu", **named}])["spec"], "nodeName": node,
         },
-        name=name, namespace="team", uid=uid, annotations={"gpusched.io/run-for": run_for},
+        name=name, namespace="team", uid=uid, annotations={"gpusched.io/expected-duration": lasts},
     )  # fmt: skip
     told = [{"name": "gpu", "resourceClaimName": claim}] if own else []
     status = {

@@ -56,7 +56,7 @@ def test_the_second_waits_until_the_claims_of_the_first_are_gone():
 @pytest.mark.parametrize("own", [False, True])
 def test_devices_of_a_pod_that_runs_are_free_when_it_has_ended(own):
     """Given a pod that holds both devices for an hour, then a Job that claims them starts when it has ended."""
-    holder = running_claimant("holder", "n0", 2, run_for="1h", own=own)
+    holder = running_claimant("holder", "n0", 2, lasts="1h", own=own)
     trial = trial_of(
         queue("a"), node("n0", gpus=0), device_class(), slice_of("n0", 2), holder
     )  # fmt: skip
