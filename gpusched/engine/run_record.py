@@ -315,6 +315,7 @@ class RunRecord:
         counters: other numbers, by name: ``sessions``, ``writes``, ``restarts`` ...
         unfinished: why it was ended before its time; empty when it came to its end.
         rejected: why objects cannot be believed, the first few of them.
+        step_s: seconds for which changes were gathered before they were decided about.
     """
 
     name: str
@@ -335,3 +336,4 @@ class RunRecord:
     digest: str = ""
     unfinished: str = ""
     rejected: tuple[str, ...] = ()
+    step_s: float = 0.0

@@ -438,4 +438,5 @@ class Simulation:
             },
             unfinished=f"a plugin failed: {faults[0]}" if faults else "",
             rejected=tuple(each.message for each in world.objects.rejected[:REJECTED_TOLD]),
+            step_s=case.step_s,
         )

@@ -238,6 +238,16 @@ def test_fairness_is_the_index_of_jain(held: dict[str, int], index: float) -> No
     assert statistic(fair(held), "fairness").value == pytest.approx(index)
 
 
+@pytest.mark.parametrize(("waited", "step", "index"), [(0.005, 0.0, 1.0), (20.0, 30.0, 1.0), (20.0, 0.0, 1 / 6)])  # fmt: skip
+def test_who_starts_at_once_has_waited_for_nobody(waited: float, step: float, index: float) -> None:
+    """Given one queue that waits for all of the run, then another counts only where it waited, too: 20 of 120 due."""
+    at_once = job("w-a", queue="a", ended=waited)
+    record = attrs.evolve(
+        fair({"a": 4, "b": 0}), jobs=(at_once, job("w-b", queue="b")), step_s=step
+    )
+    assert statistic(record, "fairness").value == pytest.approx(index)
+
+
 def test_who_wants_no_more_is_not_wronged() -> None:
     """A queue without waiting jobs does not count."""
     record = attrs.evolve(fair({"a": 8, "b": 0}), jobs=(job("w-a", queue="a"),))

@@ -23,6 +23,8 @@ from gpusched.lab.report.statistics.steps import (
 )
 
 THOUSAND: Final = 1000.0
+AT_ONCE_S: Final = 1.0
+"""So long a gang takes to start that starts at once: it is decided about, and its bindings are written."""
 UNITS: Final[Mapping[str, float]] = {"gpus": THOUSAND, "cpu": THOUSAND, "memory": 1024.0}
 """Resource to how much of a record's amounts is one GPU, one core, one GiB."""
 
@@ -137,9 +139,11 @@ def wait_spans(
     return [(since, end) for since, end in found if end > since]
 
 
-def waiting_jobs(record: RunRecord, jobs: Sequence[JobLife] | None = None) -> StepFunction:
-    """How many jobs wait."""
-    return _waiting(record, jobs, lambda _: 1.0)
+def waiting_jobs(
+    record: RunRecord, jobs: Sequence[JobLife] | None = None, *, longer_s: float = 0.0
+) -> StepFunction:
+    """How many jobs are in a wait that lasts for more than so many seconds."""
+    return _waiting(record, jobs, lambda _: 1.0, longer_s=longer_s)
 
 
 def pending_gpus(record: RunRecord, jobs: Sequence[JobLife] | None = None) -> StepFunction:
@@ -148,13 +152,18 @@ def pending_gpus(record: RunRecord, jobs: Sequence[JobLife] | None = None) -> St
 
 
 def _waiting(
-    record: RunRecord, jobs: Sequence[JobLife] | None, weight: Callable[[JobLife], float]
+    record: RunRecord,
+    jobs: Sequence[JobLife] | None,
+    weight: Callable[[JobLife], float],
+    *,
+    longer_s: float = 0.0,
 ) -> StepFunction:
     pods = pods_of(record)
     pieces = [
         (since, until, weight(job))
         for job in (record.jobs if jobs is None else jobs)
         for since, until in wait_spans(job, pods.get(job.key, ()), record)
+        if until - since > longer_s
     ]
     return steps_from_spans(pieces, record.seconds)
 
@@ -235,14 +244,18 @@ def lost_gpu_hours(record: RunRecord) -> StepFunction:
 
 
 def held_and_due_of_waiting(record: RunRecord) -> dict[str, tuple[StepFunction, StepFunction]]:
-    """Of each queue, GPUs held and GPUs due at moments at which a job of it waited, 0 at others."""
+    """Of each queue, GPUs held and GPUs due at moments at which a job of it waited, 0 at others.
+
+    A job that starts at once, within a second of when it was decided about, has waited for nobody.
+    """
     due = fair_share(record)
+    longer_s = AT_ONCE_S + record.step_s
     found = {}
     for name in due:
         mine = [job for job in record.jobs if job.queue == name and job.gpus]
         if not mine:
             continue
-        wants = waiting_jobs(record, mine)
+        wants = waiting_jobs(record, mine, longer_s=longer_s)
         masked = [
             combine_steps([part, wants], lambda value, on: np.where(on > 0, value, 0.0))
             for part in (used_amounts(record, queue=name), due[name])
@@ -255,7 +268,8 @@ def jain_index(record: RunRecord) -> StepFunction:
     """Jain's index of what queues had got by then over what they were due by then.
 
     Each queue counts as much as it was due; moments at which no job of it waited do not count.
-    1 where all got the same part of what they were due, and where none was due anything.
+    1 where all got the same part of what they were due, where none was due anything, and where jobs of one
+    queue alone waited. What one was due over what all were where that one got all: 1/n of n that were due the same.
     """
     pairs = list(held_and_due_of_waiting(record).values())
     if not pairs:
