@@ -257,6 +257,7 @@ vary: {placement.solver: [cpsat]}
          "sweep.yaml:5: now: topology.required=rack: the nodes have no such level; there are host"),
         (SWEEP.replace("queue.b.weight: [1, 2]", "queue.z.weight: {from: 1, to: 2, step: 1}"), 78,
          "sweep.yaml:5: now: queue.z.weight=1: there is no such queue; there are a, b"),
+        (SWEEP.replace("1 GPU", "nope"), 78, "p95(wait) of class nope: no job is of class 'nope', only of 1-GPU, 5-8-GPUs, 9-32-GPUs"),
     ],
 )  # fmt: skip
 def test_a_bad_file_is_refused_before_anything_runs(
@@ -297,6 +298,35 @@ def test_a_folder_that_cannot_take_results_is_told_with_its_path(
         f"results cannot be written to {sweep.parent / 'out' / 'points'}: "
         in capsys.readouterr().err
     )
+
+
+def test_what_no_job_of_a_scenario_tells_is_told(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its jobs are known when it was played."""
+    (sweep.parent / "day.yaml").write_text(DAY)
+    sweep.write_text(
+        'inputs: [{name: day, scenario: day.yaml}]\nstatistics: ["p95(wait) of class nope"]'
+    )
+    assert run(sweep) == 0
+    assert "no job tells p95(wait) of class nope\n" in capsys.readouterr().err
+
+
+def test_a_class_of_one_trace_may_be_asked_for_in_all(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given two traces of which the second alone has jobs of one GPU, then its figure is told."""
+    lines = [line for line in JOBS.splitlines() if ",1,b" not in line]
+    (sweep.parent / "large.csv").write_text("\n".join(lines) + "\n")
+    both = "- {name: large, csv: large.csv, nodes: 2x8}\n- {name: three, csv: jobs.csv, nodes: 2x8}"
+    sweep.write_text(
+        f'inputs:\n{both}\nstatistics: ["p95(wait) of class 1-gpu", "max(wait) of queue B"]'
+    )
+    assert run(sweep) == 0
+    large, three = (each["statistics"] for each in printed(capsys)["results"])
+    assert large["p95(wait) of class 1-gpu"] is None
+    assert three["p95(wait) of class 1-gpu"] is not None
+    assert large["max(wait) of queue B"] is not None
 
 
 def test_a_sweep_of_a_million_points_is_refused_at_once(

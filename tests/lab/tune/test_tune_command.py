@@ -133,7 +133,9 @@ def test_it_is_said_where_the_shipped_configuration_is_not_beaten(
         (["--objective", "gpuUse", "--seed", "-5"], 2, "--seed takes a number from 0 to"),
         (["--objective", "gpuUse", "--seeds", "9-1"], 2, "--seeds takes A or A-B"),
         (["--objective", "gpuUse", "--check-trace", "none.csv"], 78, "none.csv cannot be read"),
-        (["--objective", "mean(wait) of class none"], 78, "no job tells mean(wait) of class none"),
+        (["--objective", "p95(wait) of class a, p95(wait) of class A"], 2, "names a statistic twice"),
+        (["--objective", "mean(wait) of class none"], 78, "no job is of class 'none', only of 5-8-GPUs, 9-32-GPUs"),
+        (["--objective", "mean(wait) of queue b"], 78, "--objective (tuned-on): mean(wait) of queue b: no job is of queue 'b', only of a"),
     ],
 )  # fmt: skip
 def test_mistakes_are_one_sentence(
@@ -142,6 +144,20 @@ def test_mistakes_are_one_sentence(
     """Told before anything is searched."""
     assert tune(jobs, *more) == status
     assert says in capsys.readouterr().err
+    assert not (jobs.parent / "out").exists()
+
+
+def test_settings_and_the_shipped_one_are_counted_apart(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """For people; a class is meant whatever its case."""
+    goal = ["--objective", "p95(wait) Of Class 5-8 gpus", "--vary", "nodeorder.strategy"]
+    plain = ["tune", "--trace", str(jobs), "--nodes", "3x8", "--workers", "1", "--settings", "1"]
+    assert main([*plain, *goal, "--out", str(jobs.parent / "out")]) == 0
+    told = capsys.readouterr()
+    assert "none of 1 setting is better" in told.out
+    assert "of 1 setting and the shipped one, 2 that none beats (*)" in told.out
+    assert "tried: 1 setting\n" in told.err
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from gpusched.base.limits import SWEEP_POINTS_MAX
 from gpusched.cli.command import print_json
 from gpusched.cli.lab.simulate.inputs import SimulationInput
 from gpusched.cli.lab.simulate.settings import print_shards_note
+from gpusched.cli.lab.sweep.asked_choices import check_choices
 from gpusched.cli.lab.sweep.points import SweepPoint, check_point, pack_point
 from gpusched.cli.lab.sweep.ray_workers import ClusterLost, RayWorkers, load_ray
 from gpusched.cli.lab.sweep.results import (
@@ -27,6 +28,7 @@ from gpusched.cli.lab.sweep.results import (
     results_csv,
     summarize_sweep,
     summary_json,
+    untold_statistics,
 )
 from gpusched.cli.lab.sweep.settings_drawn import plan_points
 from gpusched.cli.lab.sweep.sweep_file import SweepPlan, check_points, read_sweep
@@ -130,6 +132,8 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     check_points(plan, arguments.points_max or SWEEP_POINTS_MAX)
     points = _plan_with_progress(plan)
     print_shards_note({each.configuration: each.setting for each in points}.values())
+    inputs = LoadedInputs()
+    check_choices(points, plan.asked, inputs.load, plan.source)
     folder = ResultFolder(arguments.out)
     folder.begin(resume=arguments.resume)
     results = {key: found for key in {each.key for each in points} if (found := folder.read(key))}
@@ -141,7 +145,7 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     lost: ClusterLost | None = None
     try:
         play_points(
-            points, folder, results, failed,
+            points, folder, results, failed, inputs=inputs,
             make_workers=lambda missing: choose_workers(arguments, missing),
         )  # fmt: skip
     except KeyboardInterrupt:
@@ -159,6 +163,8 @@ def run_sweep(arguments: argparse.Namespace) -> int:
     else:
         for line in sweep_lines(summary, asked):
             print(line)
+    for text in untold_statistics(summary, asked):
+        print(f"no job tells {text}", file=sys.stderr)
     print(f"report: {arguments.out / 'index.html'}", file=sys.stderr)
     if lost is not None:
         raise lost

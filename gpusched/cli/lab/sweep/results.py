@@ -213,6 +213,12 @@ def summarize_sweep(
     )
 
 
+def untold_statistics(summary: SweepSummary, names: Sequence[str]) -> list[str]:
+    """Those of these statistics that no point tells, where some were played."""
+    told = [each["statistics"] for row in summary.rows for each in row.results]
+    return [name for name in names if told and all(each.get(name) is None for each in told)]
+
+
 def _with_fronts(rows: Sequence[SweepRow], axes: Axes) -> tuple[SweepRow, ...]:
     """Rows of which no other row of their input, over all its points as well, is better."""
     places = [_place(row, axes) for row in rows]

@@ -17,6 +17,7 @@ from gpusched.base.limits import SCENARIO_SEED_MAX
 from gpusched.cli.command import Subparsers, add_output, print_json
 from gpusched.cli.lab.simulate.inputs import check_generated
 from gpusched.cli.lab.simulate.settings import SimulationSetting, print_shards_note
+from gpusched.cli.lab.sweep.asked_choices import check_choices
 from gpusched.cli.lab.sweep.command import (
     INTERRUPTED,
     LoadedInputs,
@@ -41,7 +42,13 @@ from gpusched.cli.lab.tune.study import (
     objective_means,
     search_settings,
 )
-from gpusched.cli.lab.tune.tune_report import Tuned, render_tuned, tuned_json, tuned_lines
+from gpusched.cli.lab.tune.tune_report import (
+    Tuned,
+    render_tuned,
+    settings_text,
+    tuned_json,
+    tuned_lines,
+)
 from gpusched.cli.lab.tune.tuned_files import SWEEP_FILE, sweep_text, write_configuration
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.lab.report.run_report import RunReport
@@ -136,6 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
     space = search_space(tuning.shipped.config, arguments.vary)
     if not space:
         raise UsageError("nothing can be varied: name it with --vary PLUGIN.ARGUMENT=LOW..HIGH")
+    tuning.check_objectives()
     tuning.folder.begin(resume=arguments.resume)
     print(f"searching {', '.join(f'{each.path} ({each.span})' for each in space)}", file=sys.stderr)
     try:
@@ -170,7 +178,7 @@ def parse_objectives(text: str) -> tuple[AskedStatistic, ...]:
                 f"--objective {asked.text}: whether more or less of it is better is not known"
             )
         found.append(asked)
-    if len({each.text for each in found}) < len(found):
+    if len({each.text.casefold() for each in found}) < len(found):
         raise UsageError("--objective names a statistic twice")
     return tuple(found)
 
@@ -250,6 +258,18 @@ class _Tuning:
         self._points: dict[Values, list[SweepPoint]] = {}
         self._now: Values = ()
 
+    def check_objectives(self) -> None:
+        """Look whether jobs that are tuned on, and those that are not seen, are of what is asked for.
+
+        Raises:
+            ConfigError: none is, or an input cannot be read.
+        """
+        given = self._inputs
+        for where in ((given.seen, given.seeds), (given.unseen, given.check_seeds)):
+            points = self._points_on(*where, self.shipped, ())
+            place = f"--objective ({where[0].name})"
+            check_choices(points, self._objectives, self._loaded.load, place)
+
     def search(self, space: Sequence[SearchedArgument]) -> Tuned:
         """Play the shipped configuration, then round after round, then the check."""
         self._now = tuple((each.path, each.now or "-") for each in space)
@@ -299,7 +319,7 @@ class _Tuning:
         rows = {
             row.values: row for values in set(settings) for row in self._rows(self._points[values])
         }
-        print(f"tried: {len(self._points):,} settings", file=sys.stderr)
+        print(f"tried: {settings_text(len(self._points))}", file=sys.stderr)
         return [objective_means(rows[values], self._objectives) for values in settings]
 
     def _setting(self, name: str, values: Values) -> SimulationSetting:

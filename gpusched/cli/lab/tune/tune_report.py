@@ -45,25 +45,30 @@ class Tuned:
         return [each.text for each in self.objectives]
 
 
+def settings_text(count: int) -> str:
+    """So many settings, beside the shipped one."""
+    return f"{count:,} setting{'s' * (count != 1)}"
+
+
 def verdict_sentences(tuned: Tuned) -> Iterator[str]:
     """What was found, the answer first."""
     tried = sum(len(row.results) == row.points for row in tuned.rows[1:])
     if tuned.chosen is None:
         yield (
-            f"The shipped configuration is not beaten: none of {tried:,} settings is better in one of "
+            f"The shipped configuration is not beaten: none of {settings_text(tried)} is better in one of "
             f"{', '.join(tuned.names)} and worse in none, on {tuned.trace}."
         )
         yield from _failure_sentence(tuned)
         return
     changed = ", ".join(f"{key}={value}" for key, value in _changed(tuned))
     if not tuned.unseen:
-        yield f"What is best of {tried:,} settings ({changed}) could not be checked: its points failed."
+        yield f"What is best of {settings_text(tried)} ({changed}) could not be checked: its points failed."
         return
     if tuned.beaten:
         yield f"Better than the shipped configuration, also where it was not tuned: {changed}."
     else:
         yield (
-            f"The shipped configuration is not beaten: what is best of {tried:,} settings where it was tuned "
+            f"The shipped configuration is not beaten: what is best of {settings_text(tried)} where it was tuned "
             f"({changed}) is not better where it was not."
         )
     yield from _failure_sentence(tuned)
@@ -97,8 +102,8 @@ def tuned_lines(tuned: Tuned) -> Iterator[str]:
     shown = [first, *(row for row in front if row is not first)][:_ROWS_MAX]
     yield ""
     yield (
-        f"what can be had on {tuned.trace}: {len(front):,} of {len(tuned.rows):,} settings that none "
-        "beats (*), and the shipped one"
+        f"what can be had on {tuned.trace}: of {settings_text(len(tuned.rows) - 1)} and the shipped one, "
+        f"{len(front):,} that none beats (*)"
     )
     heads = ["", "", *tuned.names, "differs from the shipped one in"]
     yield table([heads, *(_line(tuned, row) for row in shown)], indent="  ")

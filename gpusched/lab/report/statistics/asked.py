@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
 from gpusched.base.classes import frozen
-from gpusched.engine.run_record import RunRecord
+from gpusched.engine.run_record import JobLife, RunRecord
 from gpusched.lab.report.statistics.comparison import STATISTICS
 from gpusched.lab.report.statistics.named import (
     OF,
@@ -17,7 +18,15 @@ from gpusched.lab.report.statistics.named import (
     statistic,
 )
 
-_OF: Final = re.compile(r"\s*(?P<name>.+?)(?:\s+of\s+(?P<key>\w+)\s+(?P<value>\S.*?))?\s*")
+_OF: Final = re.compile(
+    r"\s*(?P<name>.+?)(?:\s+of\s+(?P<key>\w+)\s+(?P<value>\S.*?))?\s*", re.IGNORECASE
+)
+
+_NAMES_OF: Final[Mapping[str, Callable[[JobLife], str]]] = {
+    "queue": lambda job: job.queue,
+    "class": lambda job: job.klass,
+    "kind": lambda job: job.kind,
+}
 
 
 @frozen(kw_only=True)
@@ -44,13 +53,24 @@ class AskedStatistic:
         known = {each.name: each.better for each in STATISTICS}
         return known.get(self.name, -1 if "(" in self.name and "count" not in self.name else 0)
 
+    def spelled_in(self, names: Collection[str]) -> str:
+        """The name among these that is asked for, whatever its case; empty for none."""
+        if self.value in names:
+            return self.value
+        folded = self.value.casefold()
+        return next((name for name in sorted(names) if name.casefold() == folded), "")
+
     def measure(self, record: RunRecord) -> StatisticValue:
         """The figure of a run."""
-        return statistic(record, self.name, of={self.key: self.value} if self.key else None)
+        if not self.key:
+            return statistic(record, self.name)
+        of = _NAMES_OF.get(self.key)
+        spelled = self.spelled_in({of(job) for job in record.jobs}) if of else self.value.lower()
+        return statistic(record, self.name, of={self.key: spelled or self.value})
 
 
 def parse_asked(text: str) -> AskedStatistic:
-    """The statistic that a text means; case and spaces of its name do not count.
+    """The statistic that a text means; case and spaces of its name, and of what jobs are chosen by, do not count.
 
     Raises:
         UnknownStatistic: there is none of that name, or jobs cannot be chosen so.
@@ -62,7 +82,7 @@ def parse_asked(text: str) -> AskedStatistic:
     plain = "".join(match["name"].split())
     name = folded.get(plain.casefold(), plain)
     check_name(name)
-    key = match["key"] or ""
+    key = (match["key"] or "").casefold()
     if key and key not in OF:
         raise UnknownStatistic(f"jobs are not chosen by {key!r}, only by {', '.join(OF)}")
     return AskedStatistic(name=name, key=key, value="-".join((match["value"] or "").split()))
