@@ -448,8 +448,8 @@ def scheduled_is_said_early():
     """A gang is said to run as soon as somebody of it waits."""
     original = gang_status._gang_status
 
-    def said(session, gang):
-        found = original(session, gang)
+    def said(session, gang, **told):
+        found = original(session, gang, **told)
         if found.is_scheduled or not gang.pending:
             return found
         return attrs.evolve(found, is_scheduled=True, phase="Running")
@@ -490,10 +490,10 @@ def sessions_end_with_the_first_exception():
     """One gang that cannot be looked at ends the process."""
     original = gang_status._gang_status
 
-    def said(session, gang):
+    def said(session, gang, **told):
         if len(gang.pod_sets) > 1:
             raise ZeroDivisionError("planted")
-        return original(session, gang)
+        return original(session, gang, **told)
 
     yield (gang_status, "_gang_status", said)
 

@@ -187,3 +187,31 @@ def test_every_plant_takes_something_away_that_daemons_use(name, uses):
     for (owner, attribute, _), original in zip(planted, before, strict=True):
         assert getattr(owner, attribute) == original
         assert uses[id(owner), attribute], f"nothing uses {attribute}"
+
+
+def arguments(function):
+    """Names of the arguments that a function takes by their place, those by name, and whether it takes any others."""
+    kinds = inspect.Parameter
+    told = inspect.signature(function).parameters.values()
+    by_place = [
+        each for each in told if each.kind in (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
+    ]
+    by_name = {each.name for each in told if each.kind is kinds.KEYWORD_ONLY}
+    others = {each.kind for each in told} & {kinds.VAR_POSITIONAL, kinds.VAR_KEYWORD}
+    return len(by_place), by_name, others
+
+
+@pytest.mark.parametrize("name", PLANTS)
+def test_what_a_plant_puts_in_place_can_be_called_alike(name):
+    """Given a plant, then it takes what it replaces takes: an error of its call would be found in place of the fault."""
+    for owner, attribute, replacement in PLANTS[name]():
+        raw = inspect.getattr_static(owner, attribute)
+        if not inspect.isfunction(raw) or not inspect.isfunction(replacement):
+            continue
+        takes, names, others = arguments(raw)
+        here, here_names, here_others = arguments(replacement)
+        if inspect.Parameter.VAR_KEYWORD not in here_others:
+            assert names <= here_names
+        if inspect.Parameter.VAR_POSITIONAL not in here_others:
+            assert takes == here
+        assert others <= here_others
