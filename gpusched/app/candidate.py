@@ -13,6 +13,7 @@ from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
 from gpusched.io.client.api_client import ApiClient
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
+from gpusched.io.leader.gone_shards import GoneShards
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
 from gpusched.io.leader.lone_leader import LoneLeader
 from gpusched.io.leader.seal_key_copy import SealKeyCopy
@@ -235,6 +236,13 @@ class LeaseCandidate:
                 election.lease_name,
                 election.lease_duration_s,
                 clock,
+            ),
+            gone_shards=GoneShards(
+                api=api,
+                namespace=election.lease_namespace,
+                lease_name=election.lease_name,
+                lease_s=election.lease_duration_s,
+                clock=clock,
             ),
             measured=self._telemetry.set_shards,
             failed=self._on_failed,

@@ -85,6 +85,7 @@ class ShardPart(ClusterPart):
         first: the shard that it leads before others.
         board: as it was read last.
         sent: boards of which it is not known whether they were written.
+        gone: shards of no configuration in force whose daemon is gone: they go from the board.
         counted: shards in which what queues use was counted since the layout is in force.
         nodes: which are in these shards.
         lending: of nodes between shards.
@@ -99,6 +100,7 @@ class ShardPart(ClusterPart):
     held: frozenset[str] = _NONE
     board: Board = attrs.Factory(Board)
     sent: list[Board] = attrs.Factory(list)
+    gone: frozenset[str] = _NONE
     counted: frozenset[str] = _NONE
     nodes: ShardNodes = attrs.Factory(lambda self: ShardNodes(self.layout), takes_self=True)
     lending: NodeLending = attrs.Factory(lambda self: NodeLending(self.nodes), takes_self=True)
@@ -483,6 +485,12 @@ class ShardPart(ClusterPart):
         """Whether the layout of this daemon is the one that counts."""
         return self.board.layout == self.layout.digest
 
+    @property
+    def unknown_shards(self) -> frozenset[str]:
+        """Shards on the board that the layout in force does not have: a daemon of another one named them."""
+        names = self.board.shards.keys() if self.in_force else ()
+        return frozenset(names) - {*self.layout.names}
+
     def read(self, board: Board) -> None:
         """The board as it is now: gangs and grants follow it."""
         before, self.board = self.board, board
@@ -523,6 +531,8 @@ class ShardPart(ClusterPart):
             owners = {digits: shard for digits, shard in board.owners.items() if shard in names}
             nodes = {name: shard for name, shard in board.nodes.items() if shard in names}
             return Board(layout=self.layout.digest, shards=shards, owners=owners, nodes=nodes)
+        for name in self.unknown_shards & self.gone:
+            del shards[name]
         if not self.counted:
             return msgspec.structs.replace(board, shards=shards)
         return msgspec.structs.replace(

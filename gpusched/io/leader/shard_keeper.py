@@ -8,7 +8,7 @@ before others. A Lease that is lost ends the term for all of them: everything is
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 import attrs
 import msgspec
@@ -44,6 +44,7 @@ class ShardKeeper:
         lost: told that a Lease was lost.
         give_back: told that the term is to end in order, so that another daemon gets a shard.
         lone_leader: who leads by the Lease of a daemon without shards; empty for nobody.
+        gone_shards: of shards on the board that the configuration in force does not have, those whose daemon is gone.
         measured: told, for metrics, of nodes and waiting gangs by shard that is held, and of how many nodes belong
             to no shard or several.
         failed: told of a defect.
@@ -61,6 +62,7 @@ class ShardKeeper:
     lost: Callable[[], None]
     give_back: Callable[[], None]
     lone_leader: Callable[[], Awaitable[str]]
+    gone_shards: Callable[[Collection[str]], Awaitable[frozenset[str]]]
     measured: Callable[[Mapping[str, tuple[int, int]], int], None]
     failed: Callable[[str, Exception], None]
     why: str = "the board of shards was not read yet"
@@ -215,6 +217,7 @@ class ShardKeeper:
             self._rests_until = self.clock.monotonic() + REST_S
             self._in_step = self._listed = False
         self._begin_from(board)
+        self.part.gone = await self.gone_shards(self.part.unknown_shards)
         proposal = self.part.proposal(self.clock.now())
         if proposal != board:
             self.part.sent.append(proposal)

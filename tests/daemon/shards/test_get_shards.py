@@ -60,6 +60,50 @@ def test_shards_are_listed_with_their_holders(sharded):
     sharded(story, "a", "b")
 
 
+def test_a_shard_that_no_daemon_in_force_knows_goes_when_its_daemon_has_gone(sharded, tmp_path):
+    async def story(shards):
+        # given two daemons, and for a while one whose configuration has a shard more
+        await shards.start(nodes=1)
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: {*shards.board().get("shards", {})} == {"a", "b"}, 60)
+        await shards.world.clock.sleep(5)
+        rules = (
+            f"{{name: {each}, nodeSelector: {{matchLabels: {{pool: {each}}}}}}}" for each in "abc"
+        )
+        other = tmp_path / "other.yaml"
+        other.write_text(f"shards: [{', '.join(rules)}]")
+        late = shards.world.daemon(config_file=str(other), shards=("c",))
+        await shards.world.until(lambda: "c" in shards.board()["shards"], 60)
+        told = [line[-1] for line in (await read(shards)).lines]
+        assert told[-1] == "its daemon has another configuration of shards, and stands still"
+
+        # when it has stood still for longer than one is waited for that has gone, then its line stays
+        await shards.world.clock.sleep(400)
+        assert [line[0] for line in (await read(shards)).lines] == ["a", "b", "c"]
+
+        # when it has ended, then its line says so, and goes, and the others decide as before
+        await late.stop()
+        assert (
+            (await read(shards))
+            .lines[-1][-1]
+            .startswith("no daemon holds it, and the last one had another configuration of shards")
+        )
+        await shards.world.until(lambda: "c" not in shards.board()["shards"], 400)
+        assert [line[:2] for line in (await read(shards)).lines] == [("a", "d-0"), ("b", "d-1")]
+        for name in shards.names:
+            shards.gang(f"in-{name}", 1, only=name)
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+
+        # when it comes again, then its line is there again
+        shards.world.daemon(config_file=str(other), shards=("c",))
+        await shards.world.until(lambda: "c" in shards.board()["shards"], 60)
+        await shards.world.clock.sleep(100)
+        assert "c" in shards.board()["shards"]
+
+    sharded(story, "a", "b")
+
+
 def test_questions_know_whether_the_cluster_is_in_shards(sharded):
     async def recorded(api, election, now):
         return await record_cluster(api, election)

@@ -137,6 +137,11 @@ def _gpus(amounts: dict[str, int]) -> str:
 
 
 def _remark(name: str, entry: ShardEntry, board: Board, holder: str) -> str:
+    if not holder and entry.layout != board.layout:
+        return (
+            "no daemon holds it, and the last one had another configuration of shards than those that decide: "
+            "where theirs does not name it, it goes within minutes"
+        )
     if not holder:
         return "no daemon holds it: it waits for its own, or for one that names it in --shard"
     if entry.layout != board.layout:
