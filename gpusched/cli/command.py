@@ -13,6 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
 from gpusched.cli.shell.connection import (
@@ -23,6 +24,17 @@ from gpusched.config.yaml_tree import did_you_mean, quoted
 _CHOICE: Final = re.compile(
     r"argument .*?: invalid choice: '(?P<given>.*)' \(choose from .*\)", re.DOTALL
 )
+
+
+def named_path(text: str) -> Path:
+    """A file or folder that an option names; an empty text would be the current folder.
+
+    Raises:
+        ArgumentTypeError: it names none.
+    """
+    if not text:
+        raise argparse.ArgumentTypeError("an empty text names no file or folder")
+    return Path(text)
 
 
 class Parser(argparse.ArgumentParser):

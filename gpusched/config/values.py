@@ -17,6 +17,9 @@ _SUBDOMAIN: Final = re.compile(
 )
 
 
+_LABEL_PART: Final = re.compile("[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
+
+
 class BadValueError(Exception):
     """A value that cannot be used, raised by a reader and noted by its section."""
 
@@ -41,6 +44,19 @@ def namespace_name(node: YamlNode, name: str, _: ConfigProblems) -> str:
     if isinstance(node.value, str) and _LABEL.fullmatch(node.value):
         return node.value
     raise BadValueError(node.line, f"{name} must be a namespace's name, not {describe_value(node)}")
+
+
+def is_label_key(text: str) -> bool:
+    """Whether an object's label can have this key: a name of up to 63 characters, perhaps behind a DNS name and a slash."""
+    prefix, slash, name = text.rpartition("/")
+    if slash and (len(prefix) > 253 or _SUBDOMAIN.fullmatch(prefix) is None):
+        return False
+    return _LABEL_PART.fullmatch(name) is not None
+
+
+def is_label_value(text: str) -> bool:
+    """Whether an object's label can have this value: up to 63 characters, or none."""
+    return not text or _LABEL_PART.fullmatch(text) is not None
 
 
 def whole_number(*, low: int, high: int) -> Callable[[YamlNode, str, ConfigProblems], int]:

@@ -216,6 +216,32 @@ def test_objects_that_cannot_be_believed_are_named() -> None:
             2,
             "--for 2000000h: at most 3,660 days",
         ),
+        (["--csv", "JOBS", "--nodes", "2x8", "--jobs", "10"], 2, "--jobs goes with --generate"),
+        (["--csv", "JOBS", "--nodes", "2x8", "--days", "3"], 2, "--days goes with --generate"),
+        (["--csv", "JOBS", "--nodes", "2x8", "--grace", "3s"], 2, "--grace goes with --snapshot"),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--assume-duration", "1h"],
+            2,
+            "--assume-duration goes with --snapshot",
+        ),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--seed", "5"],
+            2,
+            "--seed goes with --generate or --fill",
+        ),
+        (
+            ["--snapshot", "JOBS", "--suspend"],
+            2,
+            "--suspend goes with --csv or --philly or --generate",
+        ),
+        (["--generate", "m6", "--strict"], 2, "--strict goes with --csv or --philly or --openb"),
+        (["--openb", "JOBS", "JOBS", "--fill", "--strict"], 2, "--strict does not go with --fill"),
+        (["--openb", "JOBS", "JOBS", "--fill", "--first", "3"], 2, "do not go with --fill"),
+        (
+            ["--csv", "JOBS", "--nodes", "2x8", "--report", ""],
+            2,
+            "an empty text names no file or folder",
+        ),
         (["--snapshot", "JOBS"], 78, "is no snapshot"),
         (
             ["--generate", "philly", "--jobs", "0"],

@@ -21,7 +21,7 @@ from rich.text import Text
 from gpusched.base import installed_files
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers
+from gpusched.cli.command import Subparsers, named_path
 from gpusched.cli.demo.play import DemoOptions, DemoPlay, running_demo, shipped_steps
 from gpusched.cli.demo.scene import ClusterScene, DemoOutcome
 from gpusched.cli.demo.slot_picture import svg
@@ -55,7 +55,7 @@ def register(subparsers: Subparsers) -> None:
         "--keep", action="store_true", help="keep cluster and daemon running until Ctrl-C"
     )
     parser.add_argument(
-        "--svg", type=Path, metavar="FILE", help="also write the fullest moment as a drawing"
+        "--svg", type=named_path, metavar="FILE", help="also write the fullest moment as a drawing"
     )
     parser.set_defaults(run=run)
 

@@ -8,7 +8,7 @@ import pytest
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.base.errors import ConfigError
-from gpusched.config.load import load_file
+from gpusched.config.load import load_config, load_file
 from gpusched.shards.board import BoardUnreadable
 from gpusched.shards.layout import gang_hash
 from tests.daemon.shards.test_get_shards import read
@@ -272,7 +272,10 @@ def test_a_daemon_of_another_version_is_named(sharded, caplog):
     [
         ("shards: [{name: a}]", "a shard needs the keys name and nodeSelector"),
         ("shards: [{name: a, nodeSelector: {}}]", "it selects all nodes"),
-        ("shards: [{name: A, nodeSelector: {matchLabels: {x: y}}}]", "must be a namespace's name"),
+        (
+            "shards: [{name: A, nodeSelector: {matchLabels: {x: y}}}]",
+            "a shard's name must be a DNS label such as north, not",
+        ),
         (
             "shards: [{name: a, nodeSelector: {matchLabels: {x: y}}}, {name: a, nodeSelector: {matchLabels: {x: z}}}]",
             'shard "a" is named twice',
@@ -301,3 +304,69 @@ def test_a_configuration_of_shards_that_cannot_work_is_refused(tmp_path, text, s
     with pytest.raises(ConfigError) as caught:
         load_file(str(file))
     assert sentence in " ".join(caught.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        (
+            "nodeSelector: {matchLabels: {bad key/x/y: v v}}",
+            [
+                'matchLabels has "bad key/x/y", which no label can have as key: such as datacenter/hall'
+            ],
+        ),
+        (
+            "nodeSelector: {matchLabels: {x: v v}}",
+            ['matchLabels.x is "v v", which no label can have as value'],
+        ),
+        (
+            "nodeSelector: {matchLabels: {x: 5}}",
+            ["matchLabels.x must be a text, in quotes where needed, not 5"],
+        ),
+        (
+            "nodeSelector: {matchExpressions: [{key: /x, operator: Exists}]}",
+            ['key has "/x", which no label can have as key: such as datacenter/hall'],
+        ),
+        (
+            f"nodeSelector: {{matchExpressions: [{{key: x, operator: In, values: [{'v' * 64}]}}]}}",
+            [f'an item of values is "{"v" * 64}", which no label can have as value'],
+        ),
+        (
+            "nodeSelector: {matchExpressions: [{key: x, operator: Near, values: [v]}]}",
+            ['operator must be one of DoesNotExist, Exists, In, NotIn, not "Near"'],
+        ),
+    ],
+)
+def test_what_no_label_can_be_is_told_once(text, sentences):
+    """Given a selector that no node can match, then that is said, and nothing that follows from it."""
+    raw = f"shards: [{{name: a, {text}}}, {{name: b, {text}}}]"
+    with pytest.raises(ConfigError) as raised:
+        load_config(raw, source="f.yaml")
+    assert list(raised.value.problems) == [f"f.yaml:1: {each}" for each in sentences] * 2
+
+
+def test_names_of_shards_that_are_wrong_are_no_twins():
+    """Each is told for itself."""
+    labels = "nodeSelector: {matchLabels: {x: %s}}"
+    raw = (
+        f"shards:\n- name: North\n  {labels % 1.0}\n- {labels % 'a'}\n- name: 5\n  {labels % 'a'}\n"
+    )
+    with pytest.raises(ConfigError) as raised:
+        load_config(raw, source="f.yaml")
+    assert list(raised.value.problems) == [
+        'f.yaml:2: a shard\'s name must be a DNS label such as north, not "North"',
+        "f.yaml:3: matchLabels.x must be a text, in quotes where needed, not 1.0",
+        "f.yaml:4: a shard needs the keys name and nodeSelector",
+        "f.yaml:5: a shard's name must be a DNS label such as north, not 5",
+    ]
+
+
+@pytest.mark.parametrize(
+    "label", ["a: ''", "x.example/Y_z.1: v-1_2.B", f"{'p' * 60}.example/{'n' * 63}: {'v' * 63}"]
+)
+def test_every_label_that_a_node_can_have_selects(label):
+    """Keys with and without a prefix; no value is one, too."""
+    (shard,) = load_config(
+        f"shards: [{{name: a, nodeSelector: {{matchLabels: {{{label}}}}}}}]", source="f.yaml"
+    ).shards
+    assert len(shard.selector.requirements) == 1

@@ -17,7 +17,7 @@ from rich.console import Console
 
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.base.limits import SCENARIO_SEED_MAX
-from gpusched.cli.command import Subparsers, add_output, print_json, table
+from gpusched.cli.command import Subparsers, add_output, named_path, print_json, table
 from gpusched.cli.lab.scenario.junit import write_junit
 from gpusched.cli.lab.scenario.scenario_report import (
     ScenarioReporter,
@@ -62,7 +62,7 @@ def register(subparsers: Subparsers) -> None:
     )
     play.add_argument("--config", type=Path, metavar="FILE", help="configuration of the daemons")
     play.add_argument(
-        "--report", type=Path, metavar="DIR", help=f"write results there, {JUNIT} among them"
+        "--report", type=named_path, metavar="DIR", help=f"write results there, {JUNIT} among them"
     )
     play.add_argument("--seed", type=int, metavar="N", help="instead of the scenarios' own seeds")
     play.add_argument(
@@ -71,7 +71,7 @@ def register(subparsers: Subparsers) -> None:
     play.add_argument(
         "--jobs", type=int, metavar="N", help="play so many at a time (default: one a core)"
     )
-    play.add_argument("--junit", type=Path, metavar="FILE", help="write JUnit XML there")
+    play.add_argument("--junit", type=named_path, metavar="FILE", help="write JUnit XML there")
     add_output(play)
     play.set_defaults(run=run)
     check = kinds.add_parser(

@@ -5,14 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn
 
 from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources_in_force
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers, add_output, print_json
+from gpusched.cli.command import Subparsers, add_output, named_path, print_json
 from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
 from gpusched.cli.lab.simulate.openb_fill import run_fill
 from gpusched.cli.lab.simulate.settings import (
@@ -59,7 +58,9 @@ def register(subparsers: Subparsers) -> None:
         "more:queue.team-a.weight=2, near:topology.required=rack, fifo:fifo=true; may be repeated",
     )
     parser.add_argument("--top", type=int, default=10, metavar="N", help="jobs that are told (10)")
-    parser.add_argument("--report", type=Path, metavar="DIR", help="write a page and CSV there")
+    parser.add_argument(
+        "--report", type=named_path, metavar="DIR", help="write a page and CSV there"
+    )
     add_output(parser)
     parser.set_defaults(run=run, half=None)
 
@@ -147,6 +148,10 @@ def run(arguments: argparse.Namespace) -> int:
         return run_sweep(arguments)
     if arguments.top < 0 or arguments.first < 0:
         raise UsageError("--top and --first take numbers from 0 on")
+    if arguments.seed != 1 and arguments.generate is None and not arguments.fill:
+        raise UsageError(
+            "--seed goes with --generate or --fill: what is read from a file is the same with any seed"
+        )
     if arguments.fill:
         return run_fill(arguments)
     chosen = settings(arguments.config, arguments.sets)

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 import attrs
 
@@ -44,6 +45,12 @@ from gpusched.lab.simulate.traces.workload import (
 _NODES: Final = re.compile(r"([1-9][0-9]{0,4})x([1-9][0-9]{0,2})(?:/([1-9][0-9]{0,3}))?")
 LOAD: Final = 0.85
 """Share of the GPUs that generated jobs use on average, where the number of nodes is not given."""
+_OF_INPUTS: Final[Mapping[str, tuple[Any, tuple[str, ...]]]] = MappingProxyType({
+    "jobs": (2000, ("generate",)), "days": (7.0, ("generate",)),
+    "grace": (None, ("snapshot",)), "assume_duration": (None, ("snapshot",)),
+    "suspend": (False, ("csv", "philly", "generate")), "strict": (False, ("csv", "philly", "openb")),
+})  # fmt: skip
+"""Options of some inputs: what they are where they are not given, and the inputs that they say something of."""
 _GRACE_S: Final = 30.0
 STEP_MAX_S: Final = 3600.0
 """Longest time for which changes are gathered."""
@@ -87,10 +94,30 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
         UsageError: options that do not go together, or cannot be understood.
         ConfigError: a file cannot be used.
     """
+    check_belonging(arguments)
     step_s = _step(arguments.step)
     given = _read_named(arguments)
     remarks = [*given.remarks, *_step_remarks(step_s)]
     return attrs.evolve(given, step_s=step_s, remarks=remarks)
+
+
+def check_belonging(arguments: argparse.Namespace, *, fill: bool = False) -> None:
+    """Whether options belong to the input that is named.
+
+    Args:
+        arguments: of the command line.
+        fill: it is the published fill, to which none of them belongs.
+
+    Raises:
+        UsageError: one would do nothing.
+    """
+    for name, (plain, inputs) in _OF_INPUTS.items():
+        here = not fill and any(getattr(arguments, each) is not None for each in inputs)
+        if getattr(arguments, name) != plain and not here:
+            option = f"--{name.replace('_', '-')}"
+            if fill:
+                raise UsageError(f"{option} does not go with --fill")
+            raise UsageError(f"{option} goes with {' or '.join(f'--{each}' for each in inputs)}")
 
 
 def check_generated(jobs: int, days: float) -> None:

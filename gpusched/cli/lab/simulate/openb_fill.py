@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import print_json, table
+from gpusched.cli.lab.simulate.inputs import check_belonging
 from gpusched.lab.experiments.openb_fill import POLICIES, FillResult, fill_hosts
 from gpusched.lab.simulate.traces.openb import PUBLISHED, read_hosts, read_requests
 
@@ -29,6 +30,9 @@ def run_fill(arguments: argparse.Namespace) -> int:
         raise UsageError("--fill compares ways to choose nodes; it takes no other configuration")
     if arguments.step:
         raise UsageError("--step does not go with --fill: its pods have no times")
+    check_belonging(arguments, fill=True)
+    if arguments.nodes or arguments.first:
+        raise UsageError("--nodes and --first do not go with --fill: it takes all hosts and pods")
     hosts = read_hosts(Path(arguments.openb[0]))
     requests = read_requests(Path(arguments.openb[1]))
     fills: dict[str, FillResult] = {}

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 
 from gpusched.base.errors import UsageError
 from gpusched.base.limits import SWEEP_POINTS_MAX
-from gpusched.cli.command import print_json
+from gpusched.cli.command import named_path, print_json
 from gpusched.cli.lab.simulate.inputs import SimulationInput
 from gpusched.cli.lab.simulate.settings import print_shards_note
 from gpusched.cli.lab.sweep.asked_choices import check_choices
@@ -56,7 +56,7 @@ _OTHERS: Final[dict[str, Any]] = {
 def add_sweep(parser: argparse.ArgumentParser) -> None:
     """Add the options of a sweep."""
     group = parser.add_argument_group("a sweep", "with --sweep (docs/sweep.md)")
-    group.add_argument("--out", type=Path, metavar="DIR", help="results, tables and the page")
+    group.add_argument("--out", type=named_path, metavar="DIR", help="results, tables and the page")
     group.add_argument(
         "--resume", action="store_true", help="go on with the results that DIR has already"
     )

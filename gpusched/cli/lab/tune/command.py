@@ -14,7 +14,7 @@ import attrs
 from gpusched.base.classes import frozen
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.base.limits import SCENARIO_SEED_MAX
-from gpusched.cli.command import Subparsers, add_output, print_json
+from gpusched.cli.command import Subparsers, add_output, named_path, print_json
 from gpusched.cli.lab.simulate.inputs import check_generated
 from gpusched.cli.lab.simulate.settings import SimulationSetting, print_shards_note
 from gpusched.cli.lab.sweep.asked_choices import check_choices
@@ -57,6 +57,13 @@ from gpusched.lab.report.statistics.named import UnknownStatistic
 from gpusched.lab.report.write_report import write_compared
 
 MADE: Final = ("m6", "philly")
+_OF_MADE: Final[dict[str, Any]] = {
+    "seeds": "1",
+    "check_seeds": "101-103",
+    "jobs": 2000,
+    "days": 14.0,
+}
+"""Options of generated jobs, as they are where they are not given."""
 SHIPPED: Final = "shipped"
 _SEEDS: Final = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10}))?")
 _SEEDS_MAX: Final = 100
@@ -80,7 +87,9 @@ def register(subparsers: Subparsers) -> None:
         "--objective", required=True, metavar="TEXT",
         help='what is to be better, with commas: "p95(wait) of class 1-GPU, gpu use"',
     )  # fmt: skip
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="what is found")
+    parser.add_argument(
+        "--out", type=named_path, required=True, metavar="DIR", help="what is found"
+    )
     parser.add_argument(
         "--vary", action="append", default=[], metavar="PLUGIN.ARGUMENT[=LOW..HIGH]",
         help="what is varied (default: all arguments whose range plugins declare); may be repeated",
@@ -221,6 +230,12 @@ def _inputs(arguments: argparse.Namespace) -> TuningInputs:
             seen=SweepInput(name="tuned-on", options=made, place="--trace"), seeds=seeds,
             unseen=SweepInput(name="unseen", options=made, place="--trace"), check_seeds=check,
         )  # fmt: skip
+    for name, plain in _OF_MADE.items():
+        if getattr(arguments, name) != plain:
+            option = f"--{name.replace('_', '-')}"
+            raise UsageError(
+                f"{option} goes with --trace {' or '.join(MADE)}, not with a file of jobs"
+            )
     first: dict[str, Any] = {_kind(arguments.trace): arguments.trace, **common}
     if arguments.check_trace:
         second = {_kind(arguments.check_trace): arguments.check_trace, **common}

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
 from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers, add_config, add_kubeconfig, add_output, print_json
+from gpusched.cli.command import (
+    Subparsers,
+    add_config,
+    add_kubeconfig,
+    add_output,
+    named_path,
+    print_json,
+)
 from gpusched.cli.inspect.cluster_reader import configuration
 from gpusched.cli.lab.whatif.answer import answer_json, answer_lines, compared_rows
 from gpusched.cli.lab.whatif.inputs import WhatIfQuestion, add_input_options, read_question
@@ -39,7 +45,9 @@ def register(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--top", type=int, default=10, metavar="N", help="gangs that are listed (10)"
     )
-    parser.add_argument("--report", type=Path, metavar="DIR", help="write a page and CSV there")
+    parser.add_argument(
+        "--report", type=named_path, metavar="DIR", help="write a page and CSV there"
+    )
     add_kubeconfig(parser)
     add_config(parser)
     add_output(parser)
