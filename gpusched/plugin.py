@@ -42,7 +42,11 @@ from gpusched.session.admission.readiness import gangs_to_place
 from gpusched.session.allocate.gang_repair import broken_since, nominate_for_repair, split_repairs
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.estimates.start_estimates import expected_starts
-from gpusched.session.backfill.reservation_guard import make_reservations, place_minimum
+from gpusched.session.backfill.reservation_guard import (
+    keep_reserved,
+    make_reservations,
+    place_minimum,
+)
 from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.framework.accounts.queue_accounts import BudgetUse, less
 from gpusched.session.framework.guard import DependsOn
@@ -178,6 +182,7 @@ __all__ = [
     "grow_in_turn",
     "growth_rules",
     "in_queue_order",
+    "keep_reserved",
     "late_claims",
     "less",
     "make_reservations",

@@ -17,6 +17,7 @@ from gpusched.plugin import (
     gangs_to_place,
     grow_in_turn,
     in_queue_order,
+    keep_reserved,
     make_reservations,
     nominate_for_repair,
     split_repairs,
@@ -50,9 +51,16 @@ class Allocate:
                 session.nominations.cancel(gang)
 
     def _fill(self, session: Session, ready: list[Gang], starts: GangStarts) -> None:
-        early = session.early_end
+        early, kept = (
+            session.early_end,
+            {gang.key for gang in session.gang_selection.heads_left_out},
+        )
         for gang, repairs in self._turns(session, ready):
-            if not repairs:
+            if gang.key in kept:
+                if early.reached:
+                    return
+                keep_reserved(session, gang)
+            elif not repairs:
                 if session.placements.is_full or early.reached:
                     return
                 asks = bool(gang.missing_members) or not gang.placed
@@ -73,4 +81,5 @@ class Allocate:
         """Gangs as their turns come, and whether each lost members and is to be whole again."""
         first, later = split_repairs(session, ready)
         yield from ((gang, True) for gang in in_queue_order(session, first))
-        yield from ((gang, False) for gang in in_queue_order(session, later))
+        waiting = [*later, *session.gang_selection.heads_left_out]
+        yield from ((gang, False) for gang in in_queue_order(session, waiting))

@@ -216,6 +216,13 @@ def make_reservations(session: Session) -> None:
         session.track_reservations(Reservations(session, per_pool=per_pool))
 
 
+def keep_reserved(session: Session, gang: Gang) -> None:
+    """Reserve room for a gang that has no turn in this session, as if it had had one, where it lacks room or quota."""
+    reservations = session_reservations(session)
+    if reservations is not None:
+        reservations.reserve_ahead([gang])
+
+
 def reserve_ahead(session: Session) -> None:
     """Reserve room for gangs that are blocked as things stand, whether or not they had their turn.
 

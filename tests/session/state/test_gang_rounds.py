@@ -129,9 +129,13 @@ def test_room_is_found_at_once_however_far_behind_the_gang_is_that_it_suffices_f
     assert [each.gang.name for each in rounds.c.decision.plan.binds] == ["z-far"]
 
 
-def test_a_gang_for_which_room_is_free_comes_before_those_that_reserved_room_would_suit():
-    """Given free GPUs that are reserved for the first in line, and many whom they would suit, when another one becomes free, then who fits beside is looked at at once."""
-    rounds = Rounds(work=24_000)
+def _with_reserved_room(rounds, *, pairs):
+    """A line whose first gang has a node reserved of which two GPUs are free, pairs whom they would suit, and a pod; another node is full.
+
+    Args:
+        rounds: of sessions, without lines.
+        pairs: how many, no two of them alike.
+    """
     c = rounds.c.queue("q0").nodes(2, prefix="more", gpus=8)
     c.gone("runs")
     c.pod("taken", gpus=8, node="node-0", slots=255, plan="p", phase=PodPhase.RUNNING)
@@ -143,9 +147,16 @@ def test_a_gang_for_which_room_is_free_comes_before_those_that_reserved_room_wou
             scheduled=c.now - 5, phase=PodPhase.RUNNING, hints=ends if number else None,
         )  # fmt: skip
     c.gang("a-first", pods=8, gpus=1, queue="q0")
-    for number in range(90):
+    for number in range(pairs):
         c.gang(f"pair-{number:02d}", pods=2, gpus=1, cpu=1000 + number, queue="q0")
     c.gang("z-fits", pods=1, gpus=1, queue="q0")
+    return c
+
+
+def test_a_gang_for_which_room_is_free_comes_before_those_that_reserved_room_would_suit():
+    """Given free GPUs that are reserved for the first in line, and many whom they would suit, when another one becomes free, then who fits beside is looked at at once."""
+    rounds = Rounds(work=24_000)
+    c = _with_reserved_room(rounds, pairs=90)
     rounds.until_rest()
     assert set(c.cache.spare_room) == {"more-1"}
     c.gone("small-0")
@@ -153,6 +164,21 @@ def test_a_gang_for_which_room_is_free_comes_before_those_that_reserved_room_wou
     told, _ = rounds.session()
     assert "z-fits" in told
     assert len(told) < 40
+
+
+def test_reserved_room_is_kept_while_gangs_that_were_put_off_have_their_turns():
+    """Given sessions that spend more than was estimated, and put gangs off, then none of these takes the room that is reserved for the first in line."""
+    rounds = Rounds(work=3000)
+    c = _with_reserved_room(rounds, pairs=30)
+    c.gone("small-0")
+    started, cut = set(), False
+    for _ in range(40):
+        rounds.changes += 1
+        rounds.session()
+        started.update(each.gang.name for each in c.decision.plan.binds)
+        cut = cut or any(each.cut for each in c.cache.rounds)
+    assert cut
+    assert started <= {"z-fits"}
 
 
 def test_room_that_comes_in_the_middle_of_a_round_is_found_at_once():

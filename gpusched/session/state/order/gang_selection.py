@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from functools import cached_property
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
@@ -183,6 +184,22 @@ class GangSelection:
             for each in self._backlogs.values()
             for key, gang in each.chosen.items()
         )
+
+    @cached_property
+    def heads_left_out(self) -> tuple[Gang, ...]:
+        """The first in line of tenants of whom the last session put gangs off: these have their turns in place of the first.
+
+        They are not looked at, and those who are must leave them the room that is reserved for them.
+        """
+        there = self._lines.by_key
+        found = (
+            there[key]
+            for each in self._backlogs.values()
+            if each.before.cut
+            for key in each.head
+            if key in there and key not in each.chosen and key not in self._nominated
+        )
+        return tuple(gang for gang in found if asks_for_place(gang))
 
     def left_out(self, of_line: Callable[[GangLine], Iterable[Gang]]) -> Iterator[tuple[Gang, int]]:
         """Gangs that this session does not look at, and how many of their tenant come before, sorted by key.
