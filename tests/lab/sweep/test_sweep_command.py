@@ -271,6 +271,20 @@ def test_a_bad_file_is_refused_before_anything_runs(
     assert not (sweep.parent / "out").exists()
 
 
+def test_rows_that_are_passed_over_are_told_once(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in one simulation, and so are queues that are renamed; two inputs of one file have the same ones."""
+    jobs = sweep.parent / "jobs.csv"
+    jobs.write_text(JOBS + "30,60,0,a\n40,60,1,B\n")
+    half = "- {name: half, csv: jobs.csv, nodes: 2x8, half: first}\nvary:"
+    sweep.write_text(SWEEP.replace("vary:", half))
+    assert run(sweep) == 0
+    said = capsys.readouterr().err
+    assert said.count(f"passed over: {jobs}:5: gpus is 0: a job has at least one\n") == 1
+    assert said.count('queue "B" is b-2\n') == 1
+
+
 def test_a_scenario_says_its_own_queues(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What varies on it are keys of the configuration; told before anything runs."""
     (tmp_path / "day.yaml").write_text(DAY)

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources_in_force
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers, add_output, named_path, print_json
-from gpusched.cli.lab.simulate.inputs import SimulationInput, read_input
+from gpusched.cli.lab.simulate.inputs import SimulationInput, input_notes, read_input
 from gpusched.cli.lab.simulate.openb_fill import run_fill
 from gpusched.cli.lab.simulate.settings import (
     SimulationSetting,
@@ -159,7 +159,8 @@ def run(arguments: argparse.Namespace) -> int:
     with gpu_resources_in_force(gpus):
         given = read_input(arguments)
     check_changes(chosen, changeable_names(given.objects))
-    _tell_holes(given)
+    for line in input_notes(given):
+        print(line, file=sys.stderr)
     print_shards_note(chosen, given.objects)
     records = _play_all(given, chosen)
     if arguments.report is not None:
@@ -192,16 +193,6 @@ def _gpu_resources(chosen: list[SimulationSetting]) -> GpuResources:
                 f"{other}: they cannot be compared on the same jobs"
             )
     return first.config.gpu_resources
-
-
-def _tell_holes(given: SimulationInput) -> None:
-    """One line for the first row of each reason that was passed over, and for each remark."""
-    for each in given.passed:
-        more = given.counts[each.reason] - 1
-        also = f" (and {more:,} more: {each.reason})" if more else ""
-        print(f"passed over: {each.place}: {each.sentence}{also}", file=sys.stderr)
-    for remark in given.remarks:
-        print(f"note: {remark}", file=sys.stderr)
 
 
 def _play_all(given: SimulationInput, chosen: list[SimulationSetting]) -> list[RunRecord]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -99,6 +99,16 @@ def read_input(arguments: argparse.Namespace) -> SimulationInput:
     given = _read_named(arguments)
     remarks = [*given.remarks, *_step_remarks(step_s)]
     return attrs.evolve(given, step_s=step_s, remarks=remarks)
+
+
+def input_notes(given: SimulationInput) -> Iterator[str]:
+    """One line for the first row of each reason that was passed over, and for each remark."""
+    for each in given.passed:
+        more = given.counts[each.reason] - 1
+        also = f" (and {more:,} more: {each.reason})" if more else ""
+        yield f"passed over: {each.place}: {each.sentence}{also}"
+    for remark in given.remarks:
+        yield f"note: {remark}"
 
 
 def check_belonging(arguments: argparse.Namespace, *, fill: bool = False) -> None:

@@ -6,7 +6,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any, Final, Self
@@ -17,7 +17,7 @@ from rich.progress import BarColumn, Progress, TextColumn
 from gpusched.base.errors import UsageError
 from gpusched.base.limits import SWEEP_POINTS_MAX
 from gpusched.cli.command import named_path, print_json
-from gpusched.cli.lab.simulate.inputs import SimulationInput
+from gpusched.cli.lab.simulate.inputs import SimulationInput, input_notes
 from gpusched.cli.lab.simulate.settings import print_shards_note
 from gpusched.cli.lab.sweep.asked_choices import check_choices
 from gpusched.cli.lab.sweep.points import SweepPoint, check_point, pack_point
@@ -260,6 +260,7 @@ class LoadedInputs:
 
     def __init__(self) -> None:
         self._loaded: dict[tuple[str, int, str], Playable] = {}
+        self._told: set[str] = set()
         self._names: dict[str, ChangeableNames | None] = {}
 
     def check(self, point: SweepPoint) -> None:
@@ -270,10 +271,18 @@ class LoadedInputs:
         """
         if point.input.name not in self._names:
             given = self.load(point)
-            self._names[point.input.name] = (
-                changeable_names(given.objects) if isinstance(given, SimulationInput) else None
-            )
+            self._names[point.input.name] = None
+            if isinstance(given, SimulationInput):
+                self._names[point.input.name] = changeable_names(given.objects)
+                self._tell(input_notes(given))
         check_point(point, self._names[point.input.name])
+
+    def _tell(self, notes: Iterable[str]) -> None:
+        """Each note once: halves of one file have the same."""
+        for note in notes:
+            if note not in self._told:
+                self._told.add(note)
+                print(note, file=sys.stderr)
 
     def pack(self, point: SweepPoint) -> bytes:
         """The point with its input, for a worker."""
