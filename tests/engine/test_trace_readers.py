@@ -22,6 +22,7 @@ from gpusched.lab.simulate.traces.openb import (
     timed_pod_arrivals,
 )
 from gpusched.lab.simulate.traces.philly import read_philly
+from gpusched.lab.simulate.traces.rows import RowReader
 from gpusched.lab.simulate.traces.workload import gpu_shares, pods_of, queue_manifests
 from tests.engine.engine_cases import QUICK
 
@@ -278,3 +279,26 @@ def test_shares_of_queues_sum_up_to_the_cluster() -> None:
     parts = gpu_shares(trace.jobs, 100)
     assert sum(parts.values()) == 100
     assert min(parts.values()) >= 1
+
+
+class Looks(set):
+    """A set that counts how often it is asked about a member."""
+
+    asked = 0
+
+    def __contains__(self, item):
+        """Whether it is a member, counted."""
+        self.asked += 1
+        return super().__contains__(item)
+
+
+def test_equal_names_cost_no_more_than_others():
+    """Given thousands of jobs of one name, and queues whose names make one label, each is looked for twice at most."""
+    reader = RowReader()
+    reader._taken = looks = Looks(reader._taken)
+    names = [reader.name("train") for _ in range(1000)]
+    labels = [reader.label("queue", "é" * number) for number in range(1, 1000)]
+    assert names[:3] == ["train", "train-2", "train-3"]
+    assert len(set(names)) == 1000
+    assert len(set(labels)) == 999
+    assert looks.asked <= 2 * 1999

@@ -44,9 +44,10 @@ class RowReader:
     def __init__(self) -> None:
         self._first: dict[str, SkippedRow] = {}
         self._counts: dict[str, int] = {}
-        self._names: set[str] = set()
         self._labels: dict[tuple[str, str], str] = {}
         self._taken = {("queue", ROOT_QUEUE)}
+        self._turns: dict[tuple[str, str], int] = {}
+        """The number that is tried first with the next one of a name."""
         self._renamed: list[str] = []
 
     def passed(self, place: str, why: UnusableRow) -> None:
@@ -56,12 +57,7 @@ class RowReader:
 
     def name(self, text: str) -> str:
         """A DNS label for a job, unique in this trace."""
-        plain = dns_label(text)
-        unique, turn = plain, 2
-        while unique in self._names:
-            unique, turn = f"{plain}-{turn}", turn + 1
-        self._names.add(unique)
-        return unique
+        return self._unique("job", dns_label(text))
 
     def label(self, what: str, text: str, *, prefix: str = "") -> str:
         """A DNS label for a queue or user: the same text has the same one, and no other text has it.
@@ -75,13 +71,18 @@ class RowReader:
         if found is not None:
             return found
         plain = prefix + dns_label(text)
-        unique, turn = plain, 2
+        unique = self._labels[what, text] = self._unique(what, plain)
+        if unique != plain:
+            self._renamed.append(f"{what} {quoted(text)} is {unique}")
+        return unique
+
+    def _unique(self, what: str, plain: str) -> str:
+        """The name, with the first number behind it that makes it one that nothing of its kind has yet."""
+        unique, turn = plain, self._turns.get((what, plain), 2)
         while (what, unique) in self._taken:
             unique, turn = f"{plain}-{turn}", turn + 1
         self._taken.add((what, unique))
-        self._labels[what, text] = unique
-        if unique != plain:
-            self._renamed.append(f"{what} {quoted(text)} is {unique}")
+        self._turns[what, plain] = turn
         return unique
 
     def _remarks(self) -> tuple[str, ...]:
