@@ -58,7 +58,9 @@ def until(question, true):
 @pytest.fixture
 def processes(tmp_path):
     """A cluster with a gang of eight and two daemons: its address, token, and the daemons by port."""
-    objects = [*GANG, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}}]
+    announced = {**GANG[1], "spec": {**GANG[1]["spec"], "expectedDuration": "1h"}}
+    objects = [GANG[0], announced, *GANG[2:]]
+    objects += [{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "team-b"}}]
     objects += [
         {
             "apiVersion": "v1",
@@ -70,7 +72,11 @@ def processes(tmp_path):
     group, pod = GANG[1], GANG[2]
     late = {**pod["metadata"], "name": "late-0", "labels": {"gpusched.io/pod-group": "late"}}
     objects += [
-        {**group, "metadata": {"name": "late", "namespace": "default"}, "spec": {}},
+        {
+            **group,
+            "metadata": {"name": "late", "namespace": "default"},
+            "spec": {"expectedDuration": "1h"},
+        },
         {**pod, "metadata": late},
     ]
     (tmp_path / "gang.yaml").write_text(yaml.safe_dump_all(objects))
@@ -140,7 +146,7 @@ def test_the_view_of_two_daemons(processes):
     advice = "/v1/gangs/default/podgroup/late/advice"
     until(lambda: ask(f"{url}/v1/gangs?state=Waiting", token), lambda a: a[1]["total"] == 1)
     status, told = ask(f"{other}{advice}", token)
-    assert (status, told["unchanged"]["kind"]) == (200, "unknown")
+    assert (status, told["unchanged"]["kind"]) == (200, "expected")
     assert "when default/g has ended" in [each["message"] for each in told["suggestions"]]
     assert ask(f"{url}{advice}", eve_token)[0] == 404
     assert ask(f"{url}/v1/gangs/default/podgroup/g/advice", token)[1]["message"] == (
