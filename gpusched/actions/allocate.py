@@ -51,10 +51,8 @@ class Allocate:
                 session.nominations.cancel(gang)
 
     def _fill(self, session: Session, ready: list[Gang], starts: GangStarts) -> None:
-        early, kept = (
-            session.early_end,
-            {gang.key for gang in session.gang_selection.heads_left_out},
-        )
+        early = session.early_end
+        kept = {gang.key for gang in session.gang_selection.heads_left_out}
         for gang, repairs in self._turns(session, ready):
             if gang.key in kept:
                 if early.reached:
