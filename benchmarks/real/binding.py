@@ -47,7 +47,8 @@ _LONE: Final = 20
 """Pods that come one at a time."""
 _REST_S: Final = 10.0
 """From the last binding of many to the first pod that comes alone: events are written meanwhile."""
-_RUN: Final = ("gpusched.io/benchmark", "binding")
+_RUN: Final = ("benchmark", "binding")
+"""A label that is not ours: one that we do not know has a warning for each pod."""
 Binder = Callable[[str], AbstractContextManager[subprocess.Popen[str]]]
 
 

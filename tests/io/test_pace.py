@@ -109,19 +109,19 @@ def test_the_important_goes_first():
         assert [n for t, n in went if t is traffic] == [n for n in order if (traffic, n) in went]
 
 
-def test_events_wait_while_bindings_are_queued():
-    """Even with room to spare an event does not overtake a decided binding."""
+def test_events_wait_while_bindings_are_open():
+    """Even with room to spare an event does not overtake a decided binding, nor delay its answer."""
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
-        rate_limiter.binds_queued(3)
+        rate_limiter.binds_open(3)
         event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
         await clock.sleep(5)
         assert not event.done()
         await rate_limiter.turn(TrafficClass.STATUS)
         await rate_limiter.turn(TrafficClass.BIND)
         assert not event.done()
-        rate_limiter.binds_queued(0)
+        rate_limiter.binds_open(0)
         await event
         return clock.monotonic()
 
@@ -151,13 +151,15 @@ def test_an_event_waits_for_the_end_of_a_burst(every_s, told_at):
     assert run_virtual(given) == [pytest.approx(told_at, abs=BURST_S / 2)]
 
 
-def test_an_event_does_not_wait_for_bindings_that_never_end():
+@pytest.mark.parametrize("open_binds", [0, 1])
+def test_an_event_does_not_wait_for_bindings_that_never_end(open_binds):
     """After its patience it goes between two bindings, though another follows at once."""
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
         for _ in range(BURST_BINDS):
             await rate_limiter.turn(TrafficClass.BIND)
+        rate_limiter.binds_open(open_binds)
         event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
         told_at = []
         event.add_done_callback(lambda _task: told_at.append(clock.monotonic()))
@@ -175,7 +177,7 @@ def test_a_binding_overtakes_events_that_wait():
 
     async def given(clock):
         rate_limiter = RateLimiter(clock)
-        rate_limiter.binds_queued(1)
+        rate_limiter.binds_open(1)
         event = asyncio.create_task(rate_limiter.turn(TrafficClass.EVENTS))
         await clock.sleep(1)
         await rate_limiter.turn(TrafficClass.BIND)

@@ -123,7 +123,7 @@ class RateLimiter:
         self._limit = TokenBucket(rate_max, clock.monotonic())
         self._waiting: list[tuple[TrafficClass, int, float, asyncio.Future[None]]] = []
         self._number = 0
-        self._binds_queued = 0
+        self._binds_open = 0
         self._counting_since = self._last_burst = float("-inf")
         self._binds_counted = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -164,19 +164,18 @@ class RateLimiter:
             self._last_burst = now
 
     def _held_s(self, traffic: TrafficClass, asked_at: float, now: float) -> float:
-        """For how long at least an event gives way to the bindings of a burst, seconds.
+        """For how long at most an event gives way to bindings that are open, or to those of a burst, seconds.
 
         The server takes so many writes a second: each event among the bindings delays one.
         """
         if traffic is not TrafficClass.EVENTS:
             return 0.0
-        if self._binds_queued:
-            return float("inf")
-        return min(self._last_burst + BURST_S, asked_at + EVENT_PATIENCE_S) - now
+        until = float("inf") if self._binds_open else self._last_burst + BURST_S
+        return min(until, asked_at + EVENT_PATIENCE_S) - now
 
-    def binds_queued(self, n: int) -> None:
-        """So many bindings are decided but not yet sent; events wait until there are none."""
-        self._binds_queued = n
+    def binds_open(self, n: int) -> None:
+        """So many bindings are decided but not yet answered; events wait until there are none."""
+        self._binds_open = n
         if not n and self._waiting:
             self._release_waiting()
 
@@ -201,8 +200,6 @@ class RateLimiter:
                 heapq.heappop(self._waiting)
                 continue
             held_s = self._held_s(traffic, asked_at, now)
-            if held_s == float("inf"):
-                return  # nothing more urgent waits; binds_queued(0) goes on
             if held_s > 0.0 or not self._limit.take(now):
                 # A little later than computed: rounding must not make a busy loop.
                 delay = max(held_s, self._limit.wait_s(now)) + 1e-6

@@ -190,7 +190,7 @@ class Binder:
         self._active = 0
         self._quiet = asyncio.Event()
         self._quiet.set()
-        self._queued = 0
+        self._queued = self._open = 0
         self._closing = False
         self._broken = False
         self.in_flight = 0
@@ -313,7 +313,7 @@ class Binder:
     async def _close_calls(self) -> None:
         await self._pool.close()
         await self._readback.close()
-        self._rate_limiter.binds_queued(0)
+        self._rate_limiter.binds_open(0)
         await self.evictor.close()
 
     # -- machine and effects ------------------------------------------------------------------
@@ -406,9 +406,9 @@ class Binder:
             act(*args)
 
     def _enqueue_pods(self, run: _GangCommit, indices: tuple[int, ...]) -> None:
-        if not self._queued:
-            self._rate_limiter.binds_queued(len(indices))
         self._queued += len(indices)
+        self._open += len(indices)
+        self._rate_limiter.binds_open(self._open)
         self._pool.add_all((self._bind, run, index) for index in indices)
 
     def _evict(self, run: _GangCommit, indices: tuple[int, ...]) -> None:
@@ -491,16 +491,18 @@ class Binder:
 
     async def _work_off(self, job: _Job) -> None:
         call, run, index = job
-        if call == self._bind:
-            self._queued -= 1
-            if not self._queued:
-                self._rate_limiter.binds_queued(0)
+        binds = call == self._bind
+        self._queued -= binds
         try:
             await call(run, index)
         except errors.Fenced:
             raise
         except Exception as error:  # noqa: BLE001 - one gang must not stop the others
             self._give_up(run, error)
+        finally:
+            self._open -= binds
+            if not self._open:
+                self._rate_limiter.binds_open(0)
 
     async def _bind(self, run: _GangCommit, index: int) -> None:
         if not self._is_to_send(run, index):

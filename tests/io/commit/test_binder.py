@@ -10,6 +10,7 @@ from gpusched.api.meta.identity import UID, GangKey
 from gpusched.base import limits
 from gpusched.base.errors import InvariantBroken
 from gpusched.commit.model import CommitPhase
+from gpusched.io.workers.rate_limiter import TrafficClass
 from tests.io.commit.conftest import make_pod
 
 NAMES = ("a", "b", "c")
@@ -54,6 +55,20 @@ def test_a_resized_pod_group_is_not_bound(play, gang):
         assert given.settled[0].phase is CommitPhase.RELEASED
         assert given.cluster.calls("POST") == []
         assert sorted(given.ledger.forgotten) == ["u-a", "u-b", "u-c"]
+
+    play(scenario)
+
+
+def test_an_event_waits_until_a_lone_binding_is_answered(play, gang):
+    """Two writes at once take longer than one, and only one of them is waited for by somebody."""
+
+    async def scenario(given):
+        given.cluster.add("a")
+        given.cluster.latency_s = 0.5
+        given.binder.submit(gang(["a"], "Job"))
+        await given.until(lambda: given.binder.in_flight)
+        await given.rate_limiter.turn(TrafficClass.EVENTS)
+        assert (given.binder.in_flight, given.settled[0].bound) == (0, 1)
 
     play(scenario)
 

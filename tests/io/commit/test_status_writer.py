@@ -386,12 +386,12 @@ def test_the_event_queue_is_bounded(told, monkeypatch):
     monkeypatch.setattr(limits, "EVENT_QUEUE_MAX", 2_000)
 
     async def scenario(given, writer, shown):
-        given.rate_limiter.binds_queued(1)
+        given.rate_limiter.binds_open(1)
         names = (f"g{n}" for n in range(limits.EVENT_QUEUE_MAX + 1000))
         writer.submit([says_status(name=name) for name in names], [])
         await asyncio.sleep(5)
         assert writer.events.dropped == 1000
-        given.rate_limiter.binds_queued(0)
+        given.rate_limiter.binds_open(0)
         await asyncio.sleep(5)
         assert len(events(given)) == limits.EVENT_QUEUE_MAX
 
