@@ -134,7 +134,8 @@ def _compared_resource(gang: Gang) -> str:
 
 
 def _holdings_text(session: Session, queue: str, resource: str) -> str:
-    held = format_quantity(session.view.allocated(queue).get(resource), resource=resource)
+    amount = session.queue_accounts.amount_allocated(queue, resource)
+    held = format_quantity(amount, resource=resource)
     node = session.snapshot.queues.get(queue)
     for name in node.path if node else ():
         deserved = session.snapshot.queues.queues[name].queue.deserved

@@ -174,13 +174,13 @@ class Preemption:
             count -= 1
             if not self._session.has_budget_for(gang):
                 continue
-            least = 0
-            if checks and first_refusal(checks, gang).refuses:
+            least, claimant = 0, claimants[gang.key]
+            if not self._runs.may_claim(gang, claimant, kind, checks):
                 least = need
             elif not self._late:
-                self._serve(gang, claimants[gang.key], kind)
+                self._serve(gang, claimant, kind)
                 continue
-            elif self._serve_late(gang, claimants[gang.key], kind):
+            elif self._serve_late(gang, claimant, kind):
                 continue
             for refused in [size for size in left[kind] if size >= least]:
                 count -= left[kind].pop(refused)

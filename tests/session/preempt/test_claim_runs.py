@@ -231,7 +231,8 @@ def keeps_some(hook, least=LEFT):
 
 @pytest.mark.parametrize("takers", [("takes",), ("takes", "gets"), ("takes", "keeps")])
 @pytest.mark.parametrize(
-    "hook", ["victim_filter", "reclaim_gate", "reserve_check", "eviction_limits"]
+    "hook",
+    ["reclaim_check", "victim_filter", "reclaim_gate", "reserve_check", "eviction_limits"],
 )
 def test_no_hook_is_passed_over_at_the_end_of_a_run(hook, takers, joined):
     """Whichever hook ends it, and whether claims of others come between that are joined or are not."""
@@ -275,15 +276,16 @@ def test_victims_that_may_claim_again_are_asked_about_one_by_one(joined, monkeyp
     assert {held for held in asked if held < LEFT} == set(range(0, LEFT, 1000))
 
 
-def test_a_policy_that_is_not_monotone_is_told_where_that_is_compared(joined):
+@pytest.mark.parametrize("hook", ["reclaim_check", "reclaim_gate"])
+def test_a_policy_that_is_not_monotone_is_told_where_that_is_compared(hook, joined):
     """check-config and tests find one that allows many and not few."""
 
     def odd(hooks, view):
-        def check(_proposal):
+        def check(_about):
             held = view.staying("takes").get(entities.GPU)
             return deny("BackOff", "not now") if held == 5_000 else ALLOW
 
-        hooks.reclaim_gate(check)
+        getattr(hooks, hook)(check)
         hooks.monotone_claims()
 
     made, _, faults = claims(odd, joined, compares_lists=True)

@@ -126,6 +126,11 @@ class _QueueAccount:
             self.answers[later] = known
         return known
 
+    def amount_at(self, resource: str, *, later: bool) -> int:
+        """The same of one resource, which costs less where amounts have just moved."""
+        amount = self.later.get(resource, 0)
+        return max(0, amount if later else max(amount, self.now.get(resource, amount)))
+
 
 class QueueAccounts:
     """What each queue of a session is charged with.
@@ -174,6 +179,12 @@ class QueueAccounts:
         """Amounts charged to the queue's subtree, or to an account, as the session looks at it: now or later."""
         account = self._find_account(queue)
         return account.amounts_at(later=self.counts_after_evictions) if account else NOTHING
+
+    def amount_allocated(self, queue: str, resource: str) -> int:
+        """Amount of one resource as in ``allocated``, in base units."""
+        account = self._find_account(queue)
+        later = self.counts_after_evictions
+        return account.amount_at(resource, later=later) if account else 0
 
     def staying(self, queue: str) -> Resources:
         """Amounts charged to the queue's subtree once the pods that leave are gone."""

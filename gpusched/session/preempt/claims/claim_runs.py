@@ -4,7 +4,7 @@ Equal claims are of equal gangs for victims of the same kinds, so that each move
 queues by the same amounts. Where all policies are monotone (``Hooks.monotone_claims``), what they allow while the
 claimant's queues hold most and all others least, they allow at every moment of the run. So they are asked about
 that ahead of time, for all runs together that are under way; what they refuse there says nothing, and is asked
-again about fewer claims, or about the one that is made.
+again at once about a quarter as many, at last about the one that is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.proposal import RECLAIM, Chunk, Proposal, allowed_victims
-from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.preempt.claims.giving_order import eviction_steps
 from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.claims.swaps import Swaps
@@ -37,6 +37,7 @@ AHEAD_MAX: Final = 512
 RUNS_MAX: Final = 8
 """Runs under way at once: each is asked about again where another begins."""
 
+Checks = Sequence[Callable[[Gang], Verdict]]
 Path = tuple[str, ...]
 """Names of accounts of queues, from the leaf up."""
 
@@ -66,6 +67,7 @@ class _Run:
 
     Attributes:
         kind: class of the claimants.
+        sizes: how many members of theirs there are, and how many start.
         claimant: of the one about which policies were asked last.
         lost: paths, and amounts that are taken off them with each.
         moves: by how much each moves accounts, by account and resource.
@@ -77,6 +79,7 @@ class _Run:
     """
 
     kind: ClaimantClass
+    sizes: tuple[int, ...]
     claimant: Gang
     lost: Sequence[tuple[Path, Resources]]
     moves: Mapping[tuple[str, str], int]
@@ -131,6 +134,32 @@ class ClaimRuns:
         self._joined = False
         self._claims = -1
         """Nominations of the session after the last claim; others end all runs."""
+
+    def may_claim(self, gang: Gang, claimant: Gang, kind: ClaimantClass, checks: Checks) -> bool:
+        """Whether checks allow a gang to claim: within a run, those of policies have done so ahead of time.
+
+        Args:
+            gang: that waits.
+            claimant: the same with those members alone that others may be evicted for.
+            kind: its class.
+            checks: of the action.
+        """
+        hooks = self._session.hooks
+        known = (
+            checks is hooks.reclaim_checks
+            and claimant is gang
+            and self._claims == len(self._session.nominations.plans)
+            and any(
+                run.left and run.kind == kind and run.sizes == _sizes(gang)
+                for run in self._runs.values()
+            )
+        )
+        if known and not hooks.guard.compares_lists:
+            return True
+        allowed = not first_refusal(checks, gang).refuses
+        if known and not allowed:
+            hooks.faults.append(f"monotone policies refuse {gang.key} what they allow later")
+        return allowed
 
     def choose_victims(
         self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]
@@ -191,7 +220,7 @@ class ClaimRuns:
                 for seat in part.seats
             ]
             moves = _moves(about.path, [each.pod.pod_class.charged for each in places], lost)
-            self._runs[about] = _Run(about.kind, claimant, lost, moves, about.path)
+            self._runs[about] = _Run(about.kind, about.sizes, claimant, lost, moves, about.path)
 
     def _end_runs(self) -> None:
         self._swaps.end()
@@ -215,11 +244,12 @@ class ClaimRuns:
                     f"monotone policies refuse {claimant.key} what they allow later"
                 )
             return allowed
-        run.left = run.ahead
-        if self._allows_ahead():
-            run.ahead = min(4 * run.ahead, AHEAD_MAX)
-            return True
-        run.left, run.ahead = 0, run.ahead // 4
+        while run.ahead:
+            run.left = run.ahead
+            if self._allows_ahead():
+                run.ahead = min(4 * run.ahead, AHEAD_MAX)
+                return True
+            run.left, run.ahead = 0, run.ahead // 4
         return False
 
     def _equal_claim(
@@ -234,10 +264,8 @@ class ClaimRuns:
             if what is None:
                 return None
             victims.append((what, self._session.queue_path(part.gang)))
-        least = (claimant.min_member, claimant.expected_count, claimant.members_at_start)
-        sizes = (*least, *(len(each.pods) for each in claimant.pod_sets))
         path = self._session.queue_path(claimant)
-        return _Equal(kind, sizes, claimant.terms, path, tuple(victims))
+        return _Equal(kind, _sizes(claimant), claimant.terms, path, tuple(victims))
 
     # -- asking ------------------------------------------------------------------------------
     def _allows_ahead(self) -> bool:
@@ -255,6 +283,8 @@ class ClaimRuns:
         proposal = Proposal(claimant=claimant, requests=asked, chunks=run.chunks)
         gone = [(path, amounts, -1) for path, amounts in run.lost]
         with self._assume(before, more_on=run.path):
+            if first_refusal(hooks.reclaim_checks, claimant).refuses:
+                return False
             if allowed_victims(hooks.victim_filters, claimant, gangs, self._action) != gangs:
                 return False
             if first_refusal(hooks.reclaim_gates, proposal).refuses:
@@ -299,6 +329,12 @@ class ClaimRuns:
             for (name, resource), amount in sums.items()
         ]
         return self._session.queue_accounts.assume_moves(moves)
+
+
+def _sizes(claimant: Gang) -> tuple[int, ...]:
+    """How many members a claimant has, and how many start."""
+    least = (claimant.min_member, claimant.expected_count, claimant.members_at_start)
+    return (*least, *(len(each.pods) for each in claimant.pod_sets))
 
 
 def _moves(
