@@ -48,6 +48,8 @@ def fill(c: Given, rng: random.Random) -> None:
             phase=rng.choice((PodPhase.RUNNING, PodPhase.SUCCEEDED)) if runs else PodPhase.PENDING,
             **about,
         )
+        nominated = "" if runs else rng.choice(("", "", "node-1"))
+        pod = msgspec.structs.replace(pod, nominated=nominated)
         hold, strange = rng.choice(("", "", "", "somebody")), rng.choice(((), (), ("odd",)))
         c.cache.put_pod(msgspec.structs.replace(pod, hold=hold, strange_keys=strange))
 
@@ -56,7 +58,8 @@ def gangs_of(c: Given) -> list[str]:
     snapshot = c.cache.take_snapshot(now=2e9)
     gangs = {gang.key: gang for gang in (*snapshot.gangs, *snapshot.placed_gangs.values())}
     return [
-        f"{gang} {gang.running_kind} {gang.missing_members} {gang.started_at}"
+        f"{gang} {gang.running_kind} {gang.missing_members} {gang.started_at} {gang.pending}"
+        f" {gang.members_at_start} {gang.suspended} {gang.has_nominated_pods}"
         for _, gang in sorted(gangs.items())
     ]
 

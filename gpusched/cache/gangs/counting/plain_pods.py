@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from gpusched.api.gang.pod_group import GangTerms, TopologyRequest
 from gpusched.api.meta.identity import NO_CREATOR, GangKey
@@ -74,7 +75,7 @@ class PlainPods:
             confirmed = bool(pod.node) or held.hold is CONFIRMED
             placed = (Placed(pod, held.node, confirmed, self._ledger.slots_of(held)),)
         requests = pod.pod_class.charged
-        return Gang(
+        gang = Gang(
             key=key, uid=pod.uid, generation=0, created=pod.created,
             queue=known.queue, priority=pod.priority, terms=known.terms, accounts=known.accounts,
             min_member=1, min_roles=(), ready_roles=(), topology=known.topology,
@@ -86,3 +87,23 @@ class PlainPods:
             pending_requests=requests if held is None else NOTHING,
             pod_group=None, error=known.error, warning="",
         )  # fmt: skip
+        waits = int(held is None)
+        _set_pending(gang, waits)
+        _set_missing_members(gang, waits)
+        _set_members_at_start(gang, waits)
+        _set_suspended(gang, False)
+        _set_has_nominated_pods(gang, held is None and bool(pod.nominated))
+        return gang
+
+
+def _setter(attribute: str) -> Callable[..., None]:
+    """Sets an attribute of a gang that it would work out when asked first, which costs several times as much."""
+    setter: Callable[..., None] = vars(Gang)[attribute].__set__
+    return setter
+
+
+_set_pending: Final = _setter("pending")
+_set_missing_members: Final = _setter("missing_members")
+_set_members_at_start: Final = _setter("members_at_start")
+_set_suspended: Final = _setter("suspended")
+_set_has_nominated_pods: Final = _setter("has_nominated_pods")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from heapq import merge
 from itertools import chain, compress, count
-from operator import is_, is_not
+from operator import attrgetter, is_, is_not
 from typing import Final, NamedTuple
 
 from gpusched.api.meta.identity import GangKey
@@ -55,7 +55,9 @@ class GangLine:
     gangs: tuple[Gang, ...]
 
     def _pick(self, name: str, gangs: tuple[Gang, ...]) -> tuple[Gang, ...]:
-        return tuple(filter(_PICKED[name], gangs))
+        # Without a call of ours for the many that run and are complete.
+        some = filter(_POD_SETS, gangs) if name in _PICKED_WITH_PODS else gangs
+        return tuple(filter(_PICKED[name], some))
 
     @cached_property
     def optional(self) -> tuple[Gang, ...]:
@@ -372,13 +374,31 @@ _PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
     "always": lambda gang: is_always_included(gang),  # noqa: PLW0108 - looked up when it is called, as tests plant faults in it
     "incomplete": lambda gang: gang.placed and gang.missing_members,
     "startable": lambda gang: is_startable(gang),  # noqa: PLW0108 - the same
-    "claiming": lambda gang: any(each.pod_class.claims for each in gang.pod_sets),
+    "claiming": lambda gang: (
+        gang.pod_sets
+        and (
+            gang.pod_sets[0].pod_class.claims
+            or (len(gang.pod_sets) > 1 and any(each.pod_class.claims for each in gang.pod_sets))
+        )
+    ),
     "near": lambda gang: gang.sub_groups or gang.topology.required or gang.topology.preferred,
     "without_reason": lambda gang: not _has_published_reason(gang),
-    "repelling": lambda gang: any(each.pod_class.pod_anti_affinity for each in gang.pod_sets),
+    "repelling": lambda gang: (
+        gang.pod_sets
+        and (
+            gang.pod_sets[0].pod_class.pod_anti_affinity
+            or (
+                len(gang.pod_sets) > 1
+                and any(each.pod_class.pod_anti_affinity for each in gang.pod_sets)
+            )
+        )
+    ),
     "nominated": lambda gang: gang.pod_sets and not gang.suspended and gang.has_nominated_pods,
 }
 """Attributes of a line that hold some of its gangs, and which."""
+_POD_SETS: Final = attrgetter("pod_sets")
+_PICKED_WITH_PODS: Final = frozenset({"startable", "claiming", "repelling", "nominated"})
+"""Those that hold no gang without pods that wait."""
 
 
 def _pick_as_before(
