@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Any, Final
 
@@ -457,7 +458,8 @@ class GangIndex:
             except Exception as error:  # noqa: BLE001 - one family must not stop the others
                 family, elsewhere = self._build_failed(key, error), ()
             self.lines_elsewhere.note_counted(key, elsewhere)
-            self._note_resting_job(key, family)
+            if key.kind == "Job":
+                self._note_resting_job(key, family)
             self._report_gone_gangs(before, family)
             self._report_counted_gangs(key, family, elsewhere)
             self._waiting.discard(key)
@@ -468,10 +470,7 @@ class GangIndex:
             if len(family) == 1 and is_idle(family[0]):
                 self._idle[key] = family[0].queue
                 self._count_idle(family[0].queue, 1)
-            elif any(
-                (gang.pod_sets or gang.gated or gang.missing_members) and not gang.done
-                for gang in family
-            ):
+            elif any(map(_waits, family)):
                 self._waiting.add(key)
             try:
                 for gang in family:
@@ -487,11 +486,8 @@ class GangIndex:
         return self._builder.build_gangs(key)
 
     def _note_resting_job(self, key: GangKey, family: tuple[Gang, ...]) -> None:
-        if key.kind != "Job" or not self.takes_gang(key):
-            self.resting_jobs.discard(ObjectKey(key.namespace, key.name))
-            return
         name = ObjectKey(key.namespace, key.name)
-        job = self._jobs.items.get(name)
+        job = self._jobs.items.get(name) if self.takes_gang(key) else None
         goes_on = job is not None and not job.finished and job.scheduler in self._schedulers
         if goes_on and not any(gang.active for gang in family):
             self.resting_jobs.add(name)
@@ -513,15 +509,20 @@ class GangIndex:
     def _report_counted_gangs(
         self, key: GangKey, family: tuple[Gang, ...], elsewhere: tuple[Gang, ...]
     ) -> None:
-        def note_held(key: GangKey, family: tuple[Gang, ...]) -> None:
-            gangs = (*family, *elsewhere)
-            self.held_times.note_counted(key, gangs, self._builder.ended_members(key, gangs))
-
-        for listener in (note_held, *self.on_counted):
+        listeners = self.on_counted
+        if self.held_times.follows:
+            listeners = [partial(self._note_held, elsewhere), *listeners]
+        for listener in listeners:
             try:
                 listener(key, family)
             except Exception as error:  # noqa: BLE001 - who looks on stops nothing
                 self._note_error(key, error)
+
+    def _note_held(
+        self, elsewhere: tuple[Gang, ...], key: GangKey, family: tuple[Gang, ...]
+    ) -> None:
+        gangs = (*family, *elsewhere)
+        self.held_times.note_counted(key, gangs, self._builder.ended_members(key, gangs))
 
     def _count_idle(self, queue: str | None, times: int) -> None:
         if queue is None:
@@ -575,3 +576,7 @@ class GangIndex:
             self._running[queue].add(gang.key)
         self._active[gang.key] = gang
         self._active_touched.add(gang.key)
+
+
+def _waits(gang: Gang) -> bool:
+    return bool(gang.pod_sets or gang.gated or gang.missing_members) and not gang.done

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 
+import attrs
 import msgspec
 import pytest
 
 from gpusched.api.affinity.selector import Selector, requirement
+from gpusched.api.meta.identity import ObjectKey
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, PodPhase
 from gpusched.api.queue.user_limits import UserLimit, UserLimits
 from gpusched.cache.gangs.counting.plain_pods import PlainPods
@@ -85,3 +87,19 @@ def test_plain_pods_are_counted_as_others_are(seed, monkeypatch):
     # then nothing is another
     assert quick == story()
     assert sum(gang is not None for gang in found) > 20
+
+
+def test_a_pod_is_not_the_job_of_its_name():
+    # given a Job that waits for its pods, which the view lists
+    c = Given().nodes(1)
+    c.job("same", parallelism=1, completions=1, pods=0)
+    job = c.cache.jobs.items[ObjectKey("default", "same")]
+    c.cache.put_job(job.key, attrs.evolve(job, scheduler="gpusched"))
+    c.cache.take_snapshot(now=c.now)
+    name = ObjectKey("default", "same")
+    assert name in c.cache.families.resting_jobs
+    # when a pod of that name comes
+    c.pod("same", gpus=1)
+    c.cache.take_snapshot(now=c.now)
+    # then it waits still
+    assert name in c.cache.families.resting_jobs
