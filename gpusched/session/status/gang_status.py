@@ -48,7 +48,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     cache = session.cache.statuses
     holders, outcomes, placements = GpuHolders(session), session.outcomes, session.placements
     reasons = session.cache.kept.get_or_make(_KeptReasons, _KeptReasons).begin_session()
-    running = _RunningPods(session)
+    alike = _PodsAlike(session)
     found = []
     for gang in session.gangs:
         session.on_gang(gang.key)
@@ -70,7 +70,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)
         if known is None or known[0] != about:
-            status = None if any(about[1:]) else running.status(gang)
+            status = alike.status(gang, about)
             known = (about, status or _gang_status(session, gang, holders=about[-1]))
             if not known[1].is_scheduled and not session.nominations.has_nomination(gang):
                 cache.set(gang, known)
@@ -81,37 +81,75 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     return tuple(found)
 
 
-_OWN: Final = frozenset({"gang", "uid", "generation"})
-"""Fields of a status in which gangs of one running pod differ that are alike else."""
+_OWN: Final = frozenset(
+    {"gang", "uid", "generation", "waiting_pods", "nominated", "queue_position", "estimated_start"}
+)
+"""Fields of a status in which gangs of one pod differ that are alike else."""
 
 
-class _RunningPods:
-    """Statuses of gangs of one pod that runs: thousands are told the same.
+class _PodsAlike:
+    """Statuses of gangs of one pod, of which thousands are told the same.
 
     Args:
-        session: that says nothing of them.
+        session: that is over.
     """
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[Hashable, dict[str, Any]] = {}
+        self._known: dict[Hashable, tuple[object, dict[str, Any]]] = {}
 
-    def status(self, gang: Gang) -> GangStatus | None:
-        """As ``_gang_status``, which is asked once for all that are alike; None for gangs that are told more."""
-        kind, pod = gang.running_kind, gang.placed[0].pod if gang.placed else None
-        if kind is None or pod is None or pod.broken_since or gang.pod_group is not None:
+    def status(self, gang: Gang, about: tuple[Any, ...]) -> GangStatus | None:
+        """As ``_gang_status``, which is asked once for all that are alike; None for gangs that are told more.
+
+        Args:
+            gang: that is on its way to no node.
+            about: admission, refusal, position, estimated start and holders.
+        """
+        if gang.pod_group is not None:
             return None
-        if self._session.nominations.has_nomination(gang):
+        if gang.placed:
+            kind = None if any(about[1:]) else self._kind_of_running(gang)
+        else:
+            kind = self._kind_of_waiting(gang, about)
+        if kind is None:
             return None
         warnings = gang.warning, gang.key_warning, gang.eviction_warning
-        about = (kind, pod.proof, gang.running, gang.succeeded, gang.failed, *warnings)
-        alike = self._known.get(about)
-        if alike is None:
-            first = _gang_status(self._session, gang)
+        key = (kind, gang.running, gang.succeeded, gang.failed, *warnings)
+        known = self._known.get(key)
+        if known is None:
+            first = _gang_status(self._session, gang, holders=about[-1])
             fields = (each.name for each in attrs.fields(GangStatus) if each.name not in _OWN)
-            self._known[about] = {name: getattr(first, name) for name in fields}
+            alike = {name: getattr(first, name) for name in fields}
+            self._known[key] = (about, alike)  # what ids of it tell apart stays as long
             return first
-        return GangStatus(gang=gang.key, uid=gang.uid, generation=gang.generation, **alike)
+        waits = [(pod.key, pod.uid) for pod_set in gang.pod_sets for pod in pod_set.pods]
+        held = self._session.nominations.nominated_places(gang)
+        nodes = self._session.snapshot.nodes.nodes
+        return GangStatus(
+            gang=gang.key, uid=gang.uid, generation=gang.generation, waiting_pods=tuple(waits),
+            nominated=tuple([(each.pod.uid, nodes[each.row].name) for each in held]),
+            queue_position=about[2], estimated_start=about[3] or 0.0, **known[1],
+        )  # fmt: skip
+
+    def _kind_of_running(self, gang: Gang) -> Hashable:
+        pod = gang.placed[0].pod
+        if pod.broken_since or self._session.nominations.has_nomination(gang):
+            return None
+        kind = gang.running_kind
+        return None if kind is None else (kind, pod.proof)
+
+    def _kind_of_waiting(self, gang: Gang, about: tuple[Any, ...]) -> Hashable:
+        admission, refusal, _, estimate, holders = about
+        alone = gang.pending == 1 == gang.min_member and gang.job is None and not gang.gated
+        if not alone or gang.leaving or gang.succeeded_counted or gang.job_failure:
+            return None
+        if (
+            refusal is None
+            or admission is not None
+            or not (estimate or refusal.reason != Reason.BUDGET_EXHAUSTED)
+        ):
+            return None
+        return (gang.queue, id(refusal), holders)
 
 
 class _KeptReasons:

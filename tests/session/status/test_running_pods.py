@@ -1,4 +1,4 @@
-"""Pods that run, each a gang of its own, are told what each would be told if nobody were like it."""
+"""Pods that run or wait, each a gang of its own, are told what each would be told if nobody were like it."""
 
 from __future__ import annotations
 
@@ -9,10 +9,37 @@ import pytest
 
 from gpusched.api.meta.identity import Owner
 from gpusched.api.pod.pod import PodPhase
+from gpusched.config.model import DEFAULT
 from gpusched.session.allocate.gang_placement import OPTIMAL
 from gpusched.session.status import gang_status
 from gpusched.testing import entities
 from gpusched.testing.given import Given
+from tests.session.queues.test_reclaim_gates import deserves
+
+
+def _waiting_pods(rng: random.Random) -> Given:
+    """Who waits behind pods of a queue that lends, with a budget that is over and terms of all kinds."""
+    c = Given(config=DEFAULT).nodes(6, gpus=8)
+    c.queue("lends", limits=deserves(8)).queue("takes", limits=deserves(40))
+    c.queue("full", limits={"capability": {entities.GPU: 1}})
+    for number in range(48):
+        c.pod(
+            f"runs-{number:02d}", gpus=1, queue="lends", node=f"node-{number // 8}",
+            slots=1 << number % 8, plan="p", phase=PodPhase.RUNNING, scheduled=c.now - 90_000,
+        )  # fmt: skip
+    for number in range(80):
+        pod = entities.pod(
+            f"waits-{number:02d}", entities.pod_class(gpus=rng.choice((1, 1, 1, 9))),
+            queue=rng.choice(("takes", "takes", "full", "none")), gated=rng.random() < 0.1,
+            created=entities.BORN + rng.randrange(3),
+        )  # fmt: skip
+        strange = rng.choice(((), (), ("gpusched.io/quque",)))
+        c.cache.put_pod(msgspec.structs.replace(pod, strange_keys=strange))
+    for number in range(4):
+        c.group(f"group-{number}", queue="takes", min_member=1)
+        c.pod(f"member-{number}", group=f"group-{number}", gpus=1)
+        c.job(f"job-{number}", parallelism=1, completions=1, suspended=True, queue="takes")
+    return c
 
 
 def _running_pods(rng: random.Random) -> Given:
@@ -51,9 +78,30 @@ def test_statuses_are_those_of_each_by_itself(seed: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(gang_status, "_gang_status", counted)
     together = _running_pods(random.Random(seed)).when.one_session().gangs
     once = len(asked)
-    monkeypatch.setattr(gang_status._RunningPods, "status", lambda _self, _gang: None)
+    monkeypatch.setattr(gang_status._PodsAlike, "status", lambda *_about: None)
     assert together == _running_pods(random.Random(seed)).when.one_session().gangs
     assert once < len(together) == len(asked) - once
     assert len({each.scheduled.message for each in together}) > 2
     assert len({each.admitted.message for each in together}) > 3
     assert any(each.told_members for each in together)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_statuses_of_those_that_wait_are_those_of_each_by_itself(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given pods that are promised room or refused, then each is told its own place, and the same else."""
+    together = _waiting_pods(random.Random(seed)).when.one_session().gangs
+    found = []
+    status = gang_status._PodsAlike.status
+
+    def kept(self, gang, about):
+        found.append(status(self, gang, about) is not None and not gang.placed)
+
+    monkeypatch.setattr(gang_status._PodsAlike, "status", kept)
+    assert together == _waiting_pods(random.Random(seed)).when.one_session().gangs
+    assert sum(found) > 24
+    waiting = [each for each in together if not each.is_scheduled]
+    assert sum(bool(each.nominated) for each in waiting) > 8
+    assert len({each.scheduled.message for each in waiting}) > 3
+    assert any(each.estimated_start or each.queue_position for each in waiting)
