@@ -70,6 +70,38 @@ def placement_key(gang: Gang, *, without: Omit = Omit.NOTHING) -> PlacementKey:
     )
 
 
+def lone_key(gang: Gang) -> PlacementKey | None:
+    """All of ``placement_key`` without its namespace that tells gangs of one pod which waits, and of nothing else, from each other.
+
+    Their terms, topology and accounts stand beside it, which thousands have in common. None for any other gang.
+    """
+    if len(gang.pod_sets) != 1 or gang.min_member != 1 or gang.placed or gang.expected_count:
+        return None
+    (pod_set,) = gang.pod_sets
+    if len(pod_set.pods) != 1 or gang.pending_requests != pod_set.pod_class.charged:
+        return None
+    if gang.min_roles or gang.ready_roles or gang.sub_groups or gang.parent_groups:
+        return None
+    if gang.min_sub_groups or gang.ready_sub_groups or gang.topology.max_wait_ns:
+        return None
+    if gang.succeeded_counted or gang.allocated.items or gang.leaving_allocated.items:
+        return None
+    group, job = gang.pod_group, gang.job
+    if group is not None and group.min_resources is not None:
+        return None
+    if job is not None and (job.deadline_s, job.parallelism) != _NO_JOB:
+        return None
+    return (
+        gang.queue,
+        gang.priority,
+        gang.error,
+        pod_set.role,
+        pod_set.sub_group,
+        pod_set.pod_class.digest,
+        pod_set.pods[0].deadline_s,
+    )
+
+
 def without_length(key: PlacementKey) -> PlacementKey:
     """The same key of a gang, but for how long it says it runs."""
     lengths = key[-1]

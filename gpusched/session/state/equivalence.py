@@ -6,15 +6,23 @@ of a gang alone is remembered by its identity: a changed gang is another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
+from itertools import count
 from typing import Final, Generic, Literal, TypeVar
 
 from gpusched.api.pod.pod import PodClass
-from gpusched.cache.gangs.equivalence import Omit, PlacementKey, placement_key, without_length
-from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.gangs.equivalence import (
+    Omit,
+    PlacementKey,
+    lone_key,
+    placement_key,
+    without_length,
+)
+from gpusched.cache.gangs.gang import Gang, PodSet
 
 V = TypeVar("V")
+_SEEN_MAX: Final = 1024
 _GANGS_KEPT_MIN: Final = 48
 """Sweeping so few costs microseconds; values of gangs that are gone are memory that others
 lie behind, and that the process so never gives back."""
@@ -88,6 +96,11 @@ class EquivalenceClasses:
         self._by_gang: GangCache[EquivalenceClass | Literal[False]] = GangCache()
         self._known: dict[PlacementKey, EquivalenceClass] = {}
         self._known_after_sweep = 0
+        self._common: dict[Hashable, int] = {}
+        """Numbers of what gangs of one pod have in common; those with one number are equal in it."""
+        self._numbers = count()
+        self._seen: dict[tuple[int, int, int], tuple[tuple[object, ...], int]] = {}
+        """The same by the ``id`` of what they have in common, with that itself, so that no other gets its ``id``."""
 
     def class_of(self, gang: Gang) -> EquivalenceClass | None:
         """The gang's kind; None for one that is like no other.
@@ -112,6 +125,9 @@ class EquivalenceClasses:
             there = kinds.union(*(kind.others for kind in kinds))
             self._known = {key: kind for key, kind in self._known.items() if kind in there}
             self._known_after_sweep = len(self._known)
+            used = {key[-1] for key in self._known}
+            self._common = {what: n for what, n in self._common.items() if n in used}
+            self._seen.clear()
 
     def _find_class(self, gang: Gang) -> EquivalenceClass | None:
         if (
@@ -120,25 +136,41 @@ class EquivalenceClasses:
             or gang.sub_groups
             or (gang.expected_count and not gang.suspended)
             or gang.topology.max_wait_ns
-            or any(
-                each.pod_class.unsupported or any(named.claim for named in each.pod_class.claims)
-                for each in gang.pod_sets
-            )
+            or any(map(_is_unlike_others, gang.pod_sets))
         ):
             return None
-        key = placement_key(gang, without=Omit.NAMESPACE)
+        key = lone_key(gang)  # most are one pod, and may all differ: hashing the whole key costs
+        if key is None:
+            key = placement_key(gang, without=Omit.NAMESPACE)
+        else:
+            key = (*key, self._number_of(gang.terms, gang.topology, gang.accounts))
         known = self._known.get(key)
         if known is None:
             classes = {pod_set.pod_class.digest: pod_set.pod_class for pod_set in gang.pod_sets}
-            widen = partial(self._class_of_any_length, key)
+            widen = partial(self._class_of_any_length, gang)
             known = self._known[key] = EquivalenceClass(tuple(classes.values()), widen)
         return known
 
-    def _class_of_any_length(
-        self, key: PlacementKey, classes: tuple[PodClass, ...]
-    ) -> EquivalenceClass:
-        key = without_length(key)
+    def _number_of(self, *common: Hashable) -> int:
+        ids = id(common[0]), id(common[1]), id(common[2])
+        seen = self._seen.get(ids)
+        if seen is None:
+            number = self._common.get(common)
+            if number is None:
+                number = self._common[common] = next(self._numbers)
+            if len(self._seen) >= _SEEN_MAX:
+                self._seen.clear()
+            seen = self._seen[ids] = (common, number)
+        return seen[1]
+
+    def _class_of_any_length(self, gang: Gang, classes: tuple[PodClass, ...]) -> EquivalenceClass:
+        key = without_length(placement_key(gang, without=Omit.NAMESPACE))
         known = self._known.get(key)
         if known is None:
             known = self._known[key] = EquivalenceClass(classes)
         return known
+
+
+def _is_unlike_others(pod_set: PodSet) -> bool:
+    pod_class = pod_set.pod_class
+    return bool(pod_class.unsupported) or any(named.claim for named in pod_class.claims)

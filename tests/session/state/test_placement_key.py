@@ -19,8 +19,9 @@ from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.api.pod.pod import Pod, PodClass
 from gpusched.api.pod.pod_class import class_digest
-from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.equivalence import Omit, lone_key, placement_key, without_length
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
+from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.testing import entities
 from gpusched.testing.given import Given
 
@@ -253,3 +254,31 @@ def test_what_a_caller_compares_itself_is_left_out_by_name():
     assert placement_key(other) != placement_key(gang)
     namespace = Omit.NAMESPACE
     assert placement_key(other, without=namespace) == placement_key(gang, without=namespace)
+
+
+def test_classes_of_gangs_of_one_pod_are_those_of_their_keys():
+    """Which are found by a part of the key, and what thousands have in common is looked up."""
+    gang = base()
+    pod_set = gang.pod_sets[0]
+    one = with_pod_set(gang, pods=pod_set.pods[:1])
+    one = attrs.evolve(one, min_member=1, pending_requests=pod_set.pod_class.charged)
+    alone = attrs.evolve(one, key=GangKey("Pod", "default", "alone"), pod_group=None, job=None)
+    hurried = msgspec.structs.replace(pod_set.pods[0], deadline_s=9)
+    found = [one, alone, gang, attrs.evolve(alone), with_pod_set(alone, pods=(hurried,))]
+    changes = {**GANG, **dict.fromkeys(GANG_UNREAD, 5), "leaving_placed": placed(gang)}
+    changes |= {"job": base(job=True).job, "placed": placed(gang), "pod_group": gang.pod_group}
+    changes |= {"warning": "told", "pod_sets": gang.pod_sets}
+    found += [attrs.evolve(alone, **{field: value}) for field, value in changes.items()]
+    for field, value in TERMS.items():
+        terms = attrs.evolve(alone.terms, **{field: value})
+        found += [attrs.evolve(alone, terms=attrs.evolve(terms)) for _ in range(2)]
+    for field, value in POD_SET.items():
+        found.append(with_pod_set(alone, **{field: value}))
+    classes = EquivalenceClasses()
+    kinds = [classes.class_of(each) for each in found]
+    keys = [placement_key(each, without=Omit.NAMESPACE) for each in found]
+    told = [(key, kind) for key, kind in zip(keys, kinds, strict=True) if kind is not None]
+    assert len({key for key, _ in told}) == len({kind for _, kind in told}) == len(set(told)) > 20
+    wide = [(without_length(key), kind.timeless) for key, kind in told]
+    assert len({key for key, _ in wide}) == len({kind for _, kind in wide}) == len(set(wide)) > 20
+    assert sum(lone_key(each) is not None for each in found) > 20
