@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Collection, Iterable
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Final
 
 import numpy as np
@@ -25,6 +26,9 @@ _CHUNK_MIN: Final = 64
 
 FlatReleases = tuple[Ints, Ints, Ints]
 """Times, rows and amounts of what ends, by time; int64, shapes (members,), (members,) and (members, resources)."""
+
+_Edit = tuple[int, int, "Release | None"]
+"""Places of the first release that goes and of the first behind it that stays, and the one that comes in its place."""
 
 
 @frozen(slots=True, eq=False)
@@ -86,22 +90,31 @@ class ReleaseOrder:
         if (len(gone) + len(more)) * _REBUILT_FROM > len(self.releases):
             left = set(map(id, gone))
             return ReleaseOrder([*(e for e in self.releases if id(e) not in left), *more])
+        edits = self._edits(gone, sorted(more, key=_turn))
         other = ReleaseOrder(())
-        positions = sorted(map(self._position, gone))
-        other.releases = self.releases.copy()
-        for position in reversed(positions):
-            del other.releases[position]
-        added = sorted(more, key=_turn)
-        before = [bisect_right(other.releases, _turn(each), key=_turn) for each in added]
-        for each in added:
-            insort(other.releases, each, key=_turn)
+        at = 0
+        for first, last, release in edits:
+            other.releases += self.releases[at:first]
+            if release is not None:
+                other.releases.append(release)
+            at = last
+        other.releases += self.releases[at:]
         if self._times is not None:
             other._times = self._times.copy()
-            for time in {each.time for each in (*gone, *added)}:
+            for time in {each.time for each in (*gone, *more)}:
                 other._note_time(time)
         if self._flat is not None:
-            other._flat, other._counts = self._changed_arrays(positions, added, before)
+            other._flat, other._counts = self._edited_arrays(edits)
         return other
+
+    def _edits(self, gone: Iterable[Release], added: Iterable[Release]) -> list[_Edit]:
+        """Where releases go and come, ascending."""
+        places = map(self._position, gone)
+        edits: list[_Edit] = [(place, place + 1, None) for place in places]
+        for each in added:
+            place = bisect_right(self.releases, _turn(each), key=_turn)
+            edits.append((place, place, each))
+        return sorted(edits, key=itemgetter(0, 1))
 
     @property
     def times(self) -> list[int]:
@@ -163,31 +176,26 @@ class ReleaseOrder:
             high, size = low, size * 2
         return [(-time, gang) for time, gang in found[:most]]
 
-    def _changed_arrays(
-        self, gone: list[int], added: list[Release], before: list[int]
-    ) -> tuple[FlatReleases, Ints]:
-        """Arrays without the releases at some positions, and with others before some of what is left."""
+    def _edited_arrays(self, edits: Sequence[_Edit]) -> tuple[FlatReleases, Ints]:
+        """Arrays of members, and how many each release has, after edits of the releases."""
         assert self._flat is not None
         assert self._counts is not None
-        left, counts = list(self._flat), self._counts
-        if gone:
-            ends = self._ends[gone]
-            cut = np.concatenate(list(map(np.arange, ends - counts[gone], ends)))
-            left = [_without(array, cut) for array in left]
-            counts = np.delete(counts, gone)
-        if not added:
-            return (left[0], left[1], left[2]), counts
-        firsts = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(counts)])
-        sizes = [len(each.rows) for each in added]
-        at = np.repeat(firsts[before], sizes)
-        width = left[2].shape[1]
-        times = np.insert(left[0], at, np.repeat(_times_of(added), sizes))
-        rows = np.insert(left[1], at, np.concatenate([_NO_ROWS, *(each.rows for each in added)]))
-        none = np.zeros((0, width), dtype=np.int64)
-        amounts = np.insert(
-            left[2], at, np.concatenate([none, *(each.amounts for each in added)]), axis=0
+        begins = np.concatenate([np.zeros(1, dtype=np.int64), self._ends])
+        members = [(int(begins[first]), int(begins[last])) for first, last, _ in edits]
+
+        def changed(
+            array: Ints, spans: list[tuple[int, int]], of: Callable[[Release], Ints]
+        ) -> Ints:
+            return _edited(array, spans, [None if e is None else of(e) for _, _, e in edits])
+
+        times, rows, amounts = self._flat
+        flat = (
+            changed(times, members, lambda each: np.full(len(each.rows), each.time)),
+            changed(rows, members, lambda each: each.rows),
+            changed(amounts, members, lambda each: each.amounts),
         )
-        return (times, rows, amounts), np.insert(counts, before, sizes)
+        releases = [(first, last) for first, last, _ in edits]
+        return flat, changed(self._counts, releases, lambda each: np.full(1, len(each.rows)))
 
     def arrays(self, width: int) -> FlatReleases:
         """Times, rows and amounts of all members that end, by time.
@@ -252,19 +260,15 @@ class RowReleases:
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
-def _without(array: Ints, gone: Ints) -> Ints:
-    """An array without some places, ascending; where few are next to each other pieces are put together."""
-    last = np.flatnonzero(np.diff(gone, append=-1) != 1)
-    if len(last) > _PIECES_MAX:
-        return np.delete(array, gone, axis=0)
-    first = np.flatnonzero(np.diff(gone, prepend=-2) != 1)
-    ends = [*gone[first].tolist(), len(array)]
-    begins = [0, *(gone[last] + 1).tolist()]
-    return np.concatenate([array[a:b] for a, b in zip(begins, ends, strict=True)])
-
-
-_PIECES_MAX: Final = 16
-"""Of more pieces each place is looked at by itself."""
+def _edited(array: Ints, spans: Iterable[tuple[int, int]], added: Iterable[Ints | None]) -> Ints:
+    """An array with something else, or nothing, in place of each of some spans, ascending."""
+    pieces, at = [], 0
+    for (first, last), more in zip(spans, added, strict=True):
+        pieces.append(array[at:first])
+        if more is not None:
+            pieces.append(more)
+        at = last
+    return np.concatenate([*pieces, array[at:]])
 
 
 def _times_of(releases: Iterable[Release]) -> Ints:

@@ -24,13 +24,9 @@ def preemption_claimants(
         session: in which they find no room.
         has_victims: whether there may be a victim for a gang; asked first.
     """
-    early = session.early_end
-    gangs: Iterable[Gang] = session.pending_gangs
-    if early.reached:
-        gangs = [gang for gang in gangs if not early.leaves_out(gang)]
     return [
         gang
-        for gang in gangs
+        for gang in session.early_end.with_turn(session.pending_gangs)
         if has_victims(gang)
         and (gang.missing_members or not gang.placed)
         and session.outcomes.is_admitted(gang)

@@ -7,7 +7,7 @@ session that does not end early; a start is a change for which it would be held 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
@@ -46,6 +46,9 @@ class EarlyEnd:
         """Everybody had a turn: where one of them started, what is left of the session is for the next one, too."""
         self.reached = self._started
 
-    def leaves_out(self, gang: Gang) -> bool:
-        """Whether the gang is left to the next session."""
-        return self.reached and gang.key not in self._had_turn
+    def with_turn(self, gangs: Sequence[Gang]) -> Sequence[Gang]:
+        """Those of some gangs that are not left to the next session."""
+        if not self.reached:
+            return gangs
+        had = self._had_turn
+        return [gang for gang in gangs if gang.key in had]

@@ -417,13 +417,17 @@ class GangSelection:
         """Of those that press, gangs that were looked at before and for which room that is not reserved is too little."""
         if not pressing:
             return frozenset()
-        beside = self.room.each_may_suffice_beside(order.asking)
-        lacking = (
-            names
-            for (_, names), suffices in zip(order.asking.kinds, beside, strict=True)
-            if not suffices
+        asking, known = order.asking, before.known & pressing
+        there = self.room.each_may_suffice(asking)
+        beside = self.room.each_may_suffice_beside(asking)
+        # Those for which all room is too little press only where they were never looked at.
+        return frozenset().union(
+            *(
+                known.intersection(names)
+                for (_, names), any_room, enough in zip(asking.kinds, there, beside, strict=True)
+                if any_room and not enough
+            )
         )
-        return (before.known & pressing).intersection(chain.from_iterable(lacking))
 
     def _presses(self, gang: Gang, before: TenantRound) -> bool:
         """Whether the gang has not had to wait for its turn: it was never looked at, or nodes may have room for it."""
