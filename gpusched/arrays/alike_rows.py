@@ -82,6 +82,10 @@ class AlikeRows:
         firsts, group = self.groups()
         return (firsts, group) if 2 * len(firsts) <= len(group) else None
 
+    def is_lone(self, number: int) -> bool:
+        """Whether a group of the last look is one row."""
+        return len(self._members[number]) == 1
+
     def free_amounts(self, columns: Ints) -> Ints:
         """What nodes of each group of the last look have free, shape (groups, columns)."""
         return self._free[:, : len(self._keys)].take(columns, 0).T

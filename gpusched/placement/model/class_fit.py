@@ -219,15 +219,22 @@ class ClassFit:
             if not some:
                 return -1
             best = max(points)
-            rows = self.allowed & _in_groups(
-                group, [each for each, point in zip(some, points, strict=True) if point == best]
-            )
-            row = int(rows.argmax())
-            if rows[row]:
+            numbers = [each for each, point in zip(some, points, strict=True) if point == best]
+            row = self._first_allowed(firsts, group, numbers)
+            if row >= 0:
                 return row
             worse = [each for each in zip(some, points, strict=True) if each[1] != best]
             some, points = [each for each, _ in worse], [point for _, point in worse]
         return None
+
+    def _first_allowed(self, firsts: Ints, group: Ints, numbers: Sequence[int]) -> int:
+        """The first row of some groups that filters allow; -1 where there is none."""
+        if len(numbers) == 1 and self._node_usage.alike.is_lone(numbers[0]):
+            row = int(firsts[numbers[0]])
+            return row if self.allowed[row] else -1
+        rows = self.allowed & _in_groups(group, numbers)
+        row = int(rows.argmax())
+        return row if rows[row] else -1
 
     def by_rank(self, within: Bools | None = None) -> list[int]:
         """All rows where the next pod may go, best first."""

@@ -42,6 +42,8 @@ Fields = Sequence[str]
 """Names of fields of a class of pods."""
 SCORE_MAX = 1_000_000
 """One plugin's score of one node lies within plus and minus this."""
+_FEW = 8
+"""Rows up to which their scores are compared as ints."""
 _OF_CLAIMS = frozenset(
     {"quota_check", "reserve_check", "reclaim_check", "victim_filter", "reclaim_gate", "eviction_limits"}
 )  # fmt: skip
@@ -205,12 +207,10 @@ class HookCalls:
                 return None
             if compares and pod_class.share is None:
                 _hold_alike(plugin, partial(rated, pod_class), rows)
-            if points.any() and not _has_any(pod_class, fields):
+            if not _has_any(pod_class, fields) and points.any():
                 told = f"only_with {', '.join(fields)}, but rates a class without"
                 raise PluginFault(plugin, "node_score", told)
-            # Two ufuncs: np.clip costs ten times as much on the few rows of a placed pod.
-            clamped: Ints = np.minimum(np.maximum(points, -SCORE_MAX), SCORE_MAX)
-            return clamped * weight if weight != 1 else clamped
+            return weight * _clamped(points)
 
         def neutral(fault: PluginFault, _pod: PodClass, _rows: NodeRows) -> Ints | None:
             self.faults.append(str(fault))
@@ -371,6 +371,17 @@ def _bools(plugin: str, hook: str, answers: object, count: int) -> list[bool]:
         raise PluginFault(plugin, hook, f"for_all: {found}, not {count} bools")
     checked: list[bool] = mask.tolist()
     return checked
+
+
+def _clamped(points: Ints) -> Ints:
+    """Points, none of which counts more than scores may: of a placed pod they are few, of which ints tell at less cost."""
+    if 0 < len(points) <= _FEW:
+        some: list[int] = points.tolist()
+        if min(some) >= -SCORE_MAX and max(some) <= SCORE_MAX:
+            return points
+    # Two ufuncs: np.clip costs ten times as much.
+    clamped: Ints = np.minimum(np.maximum(points, -SCORE_MAX), SCORE_MAX)
+    return clamped
 
 
 def fields_of(pod_class: PodClass, fields: tuple[str, ...]) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from gpusched.api.gang.pod_group import GangTerms, TopologyRequest
+from gpusched.api.gang.running_kind import RunningKind, shared_kind
 from gpusched.api.meta.identity import NO_CREATOR, GangKey
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, RUNNING, GangAnnotations, Pod
@@ -46,10 +47,13 @@ class PlainPods:
         self._ledger = ledger
         self._terms_of = terms_of
         self._known: dict[_About, PlainTerms] = {}
+        self._kinds: dict[tuple[int, str, int, str], RunningKind] = {}
+        """Kinds of those that run, by the ``id`` of what is known of them, namespace, priority and class."""
 
     def forget(self) -> None:
         """Objects around pods may have changed."""
         self._known.clear()
+        self._kinds.clear()
 
     def build(self, key: GangKey, pod: Pod) -> Gang | None:
         """The gang of a pod that runs or waits, of which nobody else tells anything; None for any other."""
@@ -93,7 +97,17 @@ class PlainPods:
         _set_members_at_start(gang, waits)
         _set_suspended(gang, False)
         _set_has_nominated_pods(gang, held is None and bool(pod.nominated))
+        if placed and placed[0].confirmed and pod.scheduled and not pod.pod_class.claims:
+            _set_running_kind(gang, self._kind_of(pod, known))
         return gang
+
+    def _kind_of(self, pod: Pod, known: PlainTerms) -> RunningKind:
+        key = (id(known), pod.namespace, pod.priority, pod.pod_class.digest)
+        kind = self._kinds.get(key)
+        if kind is None:
+            about = (known.queue, pod.namespace, pod.priority, known.terms)
+            kind = self._kinds[key] = shared_kind((*about, pod.priority, pod.pod_class.digest))
+        return kind
 
 
 def _setter(attribute: str) -> Callable[..., None]:
@@ -107,3 +121,4 @@ _set_missing_members: Final = _setter("missing_members")
 _set_members_at_start: Final = _setter("members_at_start")
 _set_suspended: Final = _setter("suspended")
 _set_has_nominated_pods: Final = _setter("has_nominated_pods")
+_set_running_kind: Final = _setter("running_kind")

@@ -280,13 +280,8 @@ class KeptLines:
 
     def _mend_lines(self, gone: list[Gang], fresh: list[Gang], moved: list[Gang]) -> None:
         """Make the lines anew in which a gang came, went or is seen otherwise."""
-        came: dict[LineKey, list[Gang]] = {}
-        for gang in fresh:
-            came.setdefault(_line_key(gang), []).append(gang)
+        came, went = _by_line(fresh), _by_line(gone)
         lines, seen, now = self._lines, self._seen, self._shown
-        went: dict[LineKey, list[Gang]] = {}
-        for gang in gone:
-            went.setdefault(_line_key(gang), []).append(gang)
         for key in {*came, *went, *map(_line_key, moved)}:
             line = lines.get(key)
             stay = list(line.shown) if line is not None else []
@@ -357,6 +352,13 @@ def is_always_included(gang: Gang) -> bool:
         or bool((gang.placed or was_started) and gang.missing_members)
         or (bool(gang.expected_count) and not gang.suspended)
     )
+
+
+def _by_line(gangs: Iterable[Gang]) -> dict[LineKey, list[Gang]]:
+    found: dict[tuple[str, str], list[Gang]] = {}
+    for gang in gangs:  # a key of its own for each gang would cost several times as much
+        found.setdefault((gang.queue, gang.key.namespace), []).append(gang)
+    return {LineKey(*about): those for about, those in found.items()}
 
 
 def _line_key(gang: Gang) -> LineKey:

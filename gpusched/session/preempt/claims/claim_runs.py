@@ -10,7 +10,7 @@ again at once about a quarter as many, at last about the one that is made.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -128,7 +128,11 @@ class ClaimRuns:
             and session.hooks.all_monotone
             and session.queue_accounts.pools is None  # what is held there differs with the node
         )
-        self._runs: dict[_Equal, _Run] = {}
+        self._runs: dict[int, _Run] = {}
+        """By the ``id`` of what their claims have in common."""
+        self._equals: dict[_Equal, _Equal] = {}
+        self._known_equals: dict[Hashable, tuple[GangTerms, _Equal]] = {}
+        """The same by the ``id`` of terms, and these with it, so that no other gets their ``id``: hashing terms costs."""
         self._swaps = Swaps(session, victims, chooser)
         self._asked: tuple[_Equal, Gang, Sequence[VictimGroup]] | None = None
         self._joined = False
@@ -194,7 +198,7 @@ class ClaimRuns:
         self._asked = None if about is None else (about, claimant, chosen)
         if self._claims != len(self._session.nominations.plans):
             self._end_runs()
-        run = None if about is None else self._runs.get(about)
+        run = None if about is None else self._runs.get(id(about))
         self._joined = run is not None and self._continues(run, claimant, chosen)
         return self._joined
 
@@ -210,7 +214,7 @@ class ClaimRuns:
         if len(places) != claimant.members_at_start:
             self._end_runs()
             return
-        run = self._runs.get(about)
+        run = self._runs.get(id(about))
         if run is not None:
             run.left = max(0, run.left - 1)
         elif len(self._runs) < RUNS_MAX:
@@ -220,7 +224,7 @@ class ClaimRuns:
                 for seat in part.seats
             ]
             moves = _moves(about.path, [each.pod.pod_class.charged for each in places], lost)
-            self._runs[about] = _Run(about.kind, about.sizes, claimant, lost, moves, about.path)
+            self._runs[id(about)] = _Run(about.kind, about.sizes, claimant, lost, moves, about.path)
 
     def _end_runs(self) -> None:
         self._swaps.end()
@@ -264,8 +268,13 @@ class ClaimRuns:
             if what is None:
                 return None
             victims.append((what, self._session.queue_path(part.gang)))
-        path = self._session.queue_path(claimant)
-        return _Equal(kind, _sizes(claimant), claimant.terms, path, tuple(victims))
+        sizes, terms, path = _sizes(claimant), claimant.terms, self._session.queue_path(claimant)
+        key = (kind, sizes, id(terms), path, *victims)
+        known = self._known_equals.get(key)
+        if known is None:
+            about = _Equal(kind, sizes, terms, path, tuple(victims))
+            known = self._known_equals[key] = (terms, self._equals.setdefault(about, about))
+        return known[1]
 
     # -- asking ------------------------------------------------------------------------------
     def _allows_ahead(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
+from operator import attrgetter
 
 import attrs
 
@@ -136,6 +137,11 @@ def eligible_claimant(gang: Gang) -> Gang | None:
 
     Members that ask for nothing take no room from others: for them alone none is evicted.
     """
+    if len(gang.pod_sets) == 1 and not gang.min_roles:  # most are one pod, or many of a kind
+        pod_set = gang.pod_sets[0]
+        if all(map(_may_preempt, pod_set.pods)):
+            enough = len(pod_set.pods) >= gang.members_at_start
+            return gang if enough and _asks_for_resources(pod_set.pod_class) else None
     pod_sets = []
     for pod_set in gang.pod_sets:
         pods = tuple([pod for pod in pod_set.pods if pod.may_preempt])
@@ -153,6 +159,9 @@ def eligible_claimant(gang: Gang) -> Gang | None:
     return (
         attrs.evolve(gang, pod_sets=tuple(pod_sets)) if tuple(pod_sets) != gang.pod_sets else gang
     )
+
+
+_may_preempt = attrgetter("may_preempt")
 
 
 def _asks_for_resources(pod_class: PodClass) -> bool:

@@ -102,9 +102,9 @@ class ClassScores:
         return points
 
     def _points_of(self, hooks: Sequence[NodeScoreHook], rows: NodeRows) -> Ints:
-        points: Ints = np.zeros(len(rows), dtype=np.int64)
+        points: Ints | None = None
         for each in hooks:
             opinion = each.score(self._pod_class, rows)
             if opinion is not None:
-                points += opinion
-        return points
+                points = opinion if points is None else points + opinion
+        return np.zeros(len(rows), dtype=np.int64) if points is None else points
