@@ -30,7 +30,14 @@ import msgspec
 import numpy as np
 
 from gpusched.base.errors import GpuschedError
-from gpusched.io.decisions.file_names import CLASSES, TAGS, WITHIN, fields_of, tag_in
+from gpusched.io.decisions.file_names import (
+    CLASSES,
+    TAGS,
+    WITHIN,
+    fields_of,
+    tag_in,
+    worked_out_fields,
+)
 
 Document: TypeAlias = dict[str, Any]
 _Parts: TypeAlias = Callable[[Any], tuple[Any, ...]]
@@ -245,6 +252,8 @@ class _GraphReader:
         made = object.__new__(shape.cls)
         for name, value in values.items():
             object.__setattr__(made, name, value)
+        for name, work_out in shape.worked_out:
+            object.__setattr__(made, name, work_out(made))
         return made
 
 
@@ -279,6 +288,7 @@ class _Shape:
         self._names = [names[each] for each in written]
         self.order = [each.name for each in fields]
         """Of the class; a file may have another."""
+        self.worked_out = worked_out_fields(cls)
         self._absent = [
             (each.name, each.default)
             for each in fields

@@ -80,7 +80,7 @@ from gpusched.api.policy.kinds import DisruptionBudget, Namespace, Topology
 from gpusched.api.policy.reservation import AdvanceReservation, ReservationWindow
 from gpusched.api.queue.budget import Budget, BudgetRecord, GpuHold
 from gpusched.api.queue.queue import NodePool, Queue, QueueShardRow, QueueUsage
-from gpusched.api.queue.start_errors import StartErrors, StartTally
+from gpusched.api.queue.start_errors import StartErrors, StartKnownBy, StartTally
 from gpusched.api.queue.user_limits import UserLimit, UserLimits
 from gpusched.api.volumes.volume import (
     PersistentVolume,
@@ -134,6 +134,7 @@ TAGS: Final[dict[type[Any], str]] = {
     TenantRound: "round",
     ExpectedStarts: "expected-starts",
     StartEstimate: "start-estimate",
+    StartKnownBy: "start-known-by",
     NodePods: "residents",
     Gang: "gang",
     PodSet: "task",
@@ -355,6 +356,8 @@ _TWICE: Final = {
     "cpsat-victims.answer": "victim-answer",
 }
 """Tags of classes whose names stood in two modules when files held names."""
+_KEPT_HASH: Final = "_attrs_cached_hash"
+"""Where attrs keeps the hash of an object whose class says ``cache_hash``; None until it is asked for."""
 _WORD: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
@@ -410,6 +413,20 @@ def fields_of(cls: type[Any]) -> tuple[Field, ...] | None:
     found.update({name: _default(value) for name, value in BEFORE.get(cls, {}).items()})
     written = FIELDS.get(cls, {})
     return tuple(Field(name, written.get(name, name), default) for name, default in found.items())
+
+
+def worked_out_fields(cls: type[Any]) -> tuple[tuple[str, Callable[[Any], Any]], ...]:
+    """What an object has beside the fields that are written, by name, each with what works it out of the object."""
+    if not attrs.has(cls):
+        return ()
+    derived = [
+        (each.name, each.default.factory)
+        for each in attrs.fields(cls)
+        if not each.init and isinstance(each.default, attrs.Factory)  # type: ignore[arg-type]
+    ]
+    if hasattr(cls, _KEPT_HASH):
+        derived.append((_KEPT_HASH, lambda _made: None))
+    return tuple(derived)
 
 
 def _default(value: Any) -> Callable[[], Any] | None:

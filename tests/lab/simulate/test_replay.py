@@ -16,12 +16,14 @@ import attrs
 import msgspec
 import pytest
 
+from gpusched.api.pod.pod import GangAnnotations
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ConfigError
 from gpusched.cli.main import main
 from gpusched.config.model import DEFAULT, PlacementConfig
 from gpusched.io.decisions.decision_file import (
     DecisionFile,
+    DecisionInputs,
     RecordedSearch,
     pack_decision,
     read_decision,
@@ -33,6 +35,7 @@ from gpusched.lab.virtual_time.cluster_run import ClusterRun, SimulationOptions,
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import Decision, decide
 from gpusched.session.state.session_cache import SessionCache
+from gpusched.testing.given import Given
 
 PROGRAM = Path(__file__).with_name("gang_lives.py")
 CLOCK = SystemClock()
@@ -290,3 +293,23 @@ def test_options_that_make_no_sense_are_wrong_usage(words: list[str], capsys: An
     """Told before anything starts."""
     assert main(words) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_who_is_told_a_start_can_be_recorded(tmp_path: Path) -> None:
+    """The session after the one that told it is made of what was told."""
+    hour = GangAnnotations(expected_duration_ns=3600 * 10**9)
+    c = Given().nodes(1, gpus=4).queue("q")
+    c.pod("runs", queue="q", node="node-0", slots=15, gpus=4, plan="p", scheduled=c.now, hints=hour)
+    c.gang("waits", pods=1, gpus=4, queue="q")
+    c.when.one_session()
+    assert c.decision is not None
+    c.cache.expected_starts = told = c.decision.expected_starts
+    c.now += 1
+    plan = c.when.one_session()
+    assert c.snapshot is not None
+    assert [key.name for key in c.snapshot.expected_starts.estimates] == ["waits"]
+    path = tmp_path / "told.decision.gz"
+    path.write_bytes(pack_decision(DecisionInputs(snapshot=c.snapshot, config=DEFAULT), plan))
+    file = read_decision(path)
+    assert file.inputs.snapshot.expected_starts == told
+    assert replay_decision(file, clock=CLOCK).identical

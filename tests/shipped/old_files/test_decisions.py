@@ -158,6 +158,7 @@ def test_the_old_decisions_are_of_many_kinds() -> None:
         "waiting-elsewhere",
         "expected-starts",
         "start-estimate",
+        "start-known-by",
         *OF_DEVICES,
     }
     assert {*TAGS.values()} - tags - later == {

@@ -21,6 +21,7 @@ import gpusched
 from gpusched import placement
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.pod.pod import PodPhase
+from gpusched.api.queue.start_errors import StartKnownBy
 from gpusched.cache.snapshot import ObservedSnapshot, Snapshot, StartEstimate
 from gpusched.config.model import Config
 from gpusched.io.decisions import file_names
@@ -140,7 +141,7 @@ def test_every_search_has_a_tag() -> None:
 def test_no_tag_is_used_twice_or_for_nothing() -> None:
     """A file that held it could not be read."""
     assert [tag for tag, times in Counter(TAGS.values()).items() if times > 1] == []
-    beside = {Reason}  # stands where fields are said to hold text
+    beside = {Reason, StartKnownBy}  # stand where fields are said to hold text
     assert {*TAGS} - {*recorded(), *jobs()} == beside
 
 
