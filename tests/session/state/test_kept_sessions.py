@@ -6,6 +6,8 @@ import attrs
 import pytest
 
 from gpusched.api.pod.pod import GangAnnotations
+from gpusched.config.model import DEFAULT
+from gpusched.io.decisions.decision_file import DecisionInputs, pack_decision, read_decision
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.backfill.estimates.start_ranges import range_stays_until, start_range
 from gpusched.session.containment.kept_sessions import undeclared_parts
@@ -40,6 +42,17 @@ def test_nothing_kept_changes_what_is_decided_about_any_kind_of_gang(seed):
     for decision in history.play():
         assert decision.faults == ()
         assert history.differences(decision) == []
+
+
+@pytest.mark.parametrize("seed", range(40 if WHOLE else 2))
+def test_what_is_recorded_of_any_kind_of_gang_is_decided_again(seed, tmp_path):
+    """Given the same histories, when every fifth decision is written and read, then it comes to the same."""
+    history, path = WideHistory(seed), tmp_path / "one.decision.gz"
+    for number, decision in enumerate(history.play()):
+        if number % 5 == 0:
+            inputs = DecisionInputs(snapshot=history.snapshot, config=DEFAULT)
+            path.write_bytes(pack_decision(inputs, decision.plan))
+            assert history.decide_anew(read_decision(path).inputs.snapshot).plan == decision.plan
 
 
 def test_a_session_is_kept_until_a_gang_ends(given):
