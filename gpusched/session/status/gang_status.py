@@ -199,9 +199,11 @@ def _statuses_of_unvisited_gangs(session: Session) -> Iterator[GangStatus]:
 
 def _waiting_for_turn_message(gang: Gang, before: int) -> str:
     who = f"namespace {gang.key.namespace} in queue {gang.queue}"
+    place = f"{before} gangs of {who} are before it"
+    if before < 2:
+        place = f"1 gang of {who} is before it" if before else f"it is the next of {who}"
     return truncate_message(
-        f"waits to be looked at: {before} gangs of {who} are before it, which has more waiting than "
-        f"its share of a session"
+        f"waits to be looked at: {place}, which has more waiting than its share of a session"
     )
 
 

@@ -140,13 +140,17 @@ def test_a_strict_queue_is_served_from_its_front_alone():
 
 
 def test_who_was_never_looked_at_is_told_how_many_are_before_it():
-    """One sentence with the number, once it has waited for long."""
+    """One sentence with the number, once it has waited for long; of one and of none in words that fit."""
     c = flooded()
     c.when.one_session()
     waiting = [each for each in c.then.plan.gangs if each.provisional]
     assert waiting
     assert {each.scheduled.reason for each in waiting} == {Reason.WAITING_FOR_TURN}
-    assert "gangs of namespace alice in queue a are before it" in waiting[0].scheduled.message
+    assert "gangs of namespace alice in queue a are before it" in waiting[-1].scheduled.message
+    said = " ".join(each.scheduled.message for each in waiting)
+    assert "waits to be looked at: it is the next of namespace alice in queue a, which" in said
+    assert "waits to be looked at: 1 gang of namespace alice in queue a is before it, which" in said
+    assert "looked at: 0 " not in said
 
 
 def test_the_same_snapshot_gives_the_same_plan_in_mid_round():
