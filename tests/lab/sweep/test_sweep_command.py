@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gpusched.base.errors import ConfigError
+from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.lab.sweep import command
+from gpusched.cli.lab.sweep.results import ResultFolder
 from gpusched.cli.main import main
 from gpusched.engine.run_record import RunRecord
 from gpusched.engine.simulation import SimulationCase, run_simulation
@@ -243,6 +246,8 @@ vary: {placement.solver: [cpsat]}
         (SWEEP + "seeds: [1, 1]", 78, "a seed is there twice"),
         (SWEEP + "search: {seed: 1}", 78, "search needs settings"),
         (SWEEP.replace("[1, 2]", "{from: 1, to: 9}"), 78, "is a range without step"),
+        (SWEEP.replace("[1, 2]", "{from: 9, to: 1, step: 1}"), 78,
+         "sweep.yaml:5: queue.b.weight is from 9 to 1: nothing is in that range"),
         (SWEEP.replace("[1, 2]", "[1, 1]"), 78, "queue.b.weight has a value twice"),
         (SWEEP.replace("strategy", "stratgy"), 78, 'unknown argument "stratgy"'),
         (SWEEP.replace("spread", "sparse"), 78, "sweep.yaml:6: now: plugins.nodeorder.strategy=sparse: argument strategy"),
@@ -269,6 +274,33 @@ def test_a_bad_file_is_refused_before_anything_runs(
     assert run(sweep) == status
     assert says in capsys.readouterr().err
     assert not (sweep.parent / "out").exists()
+
+
+def test_a_step_that_is_no_step_is_told_alone(
+    sweep: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Not that there is none, as well."""
+    sweep.write_text(SWEEP.replace("[1, 2]", "{from: 1, to: 9, step: 0}"))
+    assert run(sweep) == 78
+    said = capsys.readouterr().err
+    assert said.count("sweep.yaml") == 1
+    assert "step must be a whole number from 1" in said
+
+
+def test_a_full_disk_keeps_nothing_that_is_half_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would take the room of what is written next."""
+
+    def full(_file: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    folder = ResultFolder(tmp_path)
+    folder.make()
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(UsageError, match="No space left on device"):
+        folder.write("index.html", b"page")
+    assert [each.name for each in tmp_path.iterdir()] == ["points"]
 
 
 def test_rows_that_are_passed_over_are_told_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
@@ -97,6 +98,8 @@ class ResultFolder:
                 os.fsync(file.fileno())
             scratch.replace(path)
         except OSError as error:
+            with contextlib.suppress(OSError):
+                scratch.unlink()  # where the disk is full, what is half written is in the way of what is tried next
             raise _unwritable(path, error) from error
 
 

@@ -148,7 +148,7 @@ def read_sweep(path: Path) -> SweepPlan:
     if "inputs" not in top.entries:
         problems.add(top.line, "the sweep needs inputs: a list of traces, snapshots or scenarios")
     ranges = [each for each in plan.varied if not each.values]
-    if ranges and plan.search is None:
+    if ranges and plan.search is None and not problems:
         problems.add(
             top.key_line("vary"),
             f"{ranges[0].key} is a range without step, from which a search draws: give it a step, "
@@ -312,11 +312,13 @@ def _range(key: str, node: YamlNode, problems: ConfigProblems) -> VariedKey:
     step = section.read("step", whole_number(low=1, high=_RANGE_MAX), default=0)
     section.finish()
     missing = [each for each in ("from", "to") if each not in section.entries]
-    if missing or high < low:
+    if missing:
         raise BadValueError(
             node.line,
             f"{key} must be a list of values, or a range {{from: LOW, to: HIGH, step: BY}}",
         )
+    if high < low:
+        raise BadValueError(node.line, f"{key} is from {low} to {high}: nothing is in that range")
     if not step:
         return VariedKey(key=key, low=low, high=high)
     values = range(low, high + 1, step)
