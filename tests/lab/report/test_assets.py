@@ -100,3 +100,11 @@ def test_nothing_is_fetched_from_elsewhere():
     for path in sorted(FOLDER.iterdir()):
         text = path.read_text(encoding="utf-8")
         assert not re.search(r"@import|url\(|//(?!www\.w3\.org)\w+\.\w|fetch\(|XMLHttp", text), path
+
+
+def test_the_last_number_of_an_axis_ends_with_the_plot():
+    """In the middle of the plot's end its half would stand outside of the page, which then scrolls sideways."""
+    declared = declarations_of((FOLDER / "page.css").read_text())
+    rules = {selector: tinycss2.serialize(items) for selector, items in declared}
+    assert "translateX(-50%)" in rules[".xs span"]
+    assert "translateX(-100%)" in rules['.xs span[style*="100%"]']
