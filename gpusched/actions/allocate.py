@@ -64,6 +64,8 @@ class Allocate:
                 asks = bool(gang.missing_members) or not gang.placed
                 started = asks and session.has_budget_for(gang) and starts.start(gang)
                 early.note_turn(gang, started=started)
+                if not (started or session.placements.is_full):
+                    early.end_where_all_are_refused(session.pending_gangs, starts.is_refused)
             elif gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:

@@ -151,6 +151,8 @@ class Snapshot:
             all actions together may spend no more than otherwise.
         may_end_early: whether the session may end when it has started somebody, as one follows that looks at everybody else.
         foreseen: whether nothing has changed since a whole session but that pods have come which it counted on.
+        status_may_wait: whether a session that starts Jobs may also end early when it knows that nobody else starts, as one follows
+            that tells of everybody when their pods have come.
         waiting_elsewhere: gangs that wait in shards of other daemons, while some queue limits lines of users; sorted.
         start_errors: by queue, how gangs that waited started beside what they were told; nothing is
             decided by it.
@@ -181,6 +183,7 @@ class Snapshot:
     work_times: int = 1
     may_end_early: bool = False
     foreseen: bool = False
+    status_may_wait: bool = False
     devices: DeviceCatalog = NO_DEVICES
     reservations: tuple[AdvanceReservation, ...] = ()
     device_totals: Mapping[str, Resources] = attrs.field(factory=dict)
@@ -290,6 +293,7 @@ _OF_THE_MOMENT: Final = (
     "spare_room",
     "may_end_early",
     "foreseen",
+    "status_may_wait",
 )
 _TIMELESS_FIELDS: Final = tuple(each.name for each in attrs.fields(Snapshot) if each.name != "now")
 

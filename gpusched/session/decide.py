@@ -70,6 +70,7 @@ class Decision:
             the like), seconds since the epoch; infinite for none.
         ended_early: whether it ended when it had started somebody: it says nothing of anybody else, and the next session
             follows at once.
+        settled: whether it ended so where nobody else would have started: nothing is left to the next one but what it tells.
         differs: how it would be another one if nothing were kept from session to session, as a sentence; empty
             where it would not, or where nobody has compared.
     """
@@ -94,6 +95,7 @@ class Decision:
     stays_until: float = -inf
     next_limit: float = inf
     ended_early: bool = False
+    settled: bool = False
     differs: str = ""
 
 
@@ -245,4 +247,5 @@ def _with_set_aside_statuses(
         stays_until=decided.stays_until,
         next_limit=decided.next_limit,
         ended_early=decided.ended_early,
+        settled=decided.settled,
     )

@@ -57,10 +57,7 @@ from gpusched.session.containment.suspects import gang_suspect
 from gpusched.session.decide import Decision, decide
 from gpusched.session.state.order.round_progress import RoundProgress
 from gpusched.session.state.order.work_times import next_work_times, with_work_times
-from gpusched.session.state.plan import (
-    GangBind,
-    Plan,
-)
+from gpusched.session.state.plan import GangBind, Plan
 from gpusched.session.state.policy import Policy
 from gpusched.session.state.session_cache import SessionCache
 from gpusched.session.status.foreign_names import ForeignNames
@@ -298,6 +295,7 @@ class SessionCycle:
         cache.foreseen = self._changes.begin_session(now)
         snapshot = snapshot_taker.take_snapshot(cache, now, self.faults.report_failure)
         snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
+        snapshot = attrs.evolve(snapshot, status_may_wait=self._changes.is_all_told)
         return with_work_times(snapshot, self._work_times)
 
     async def _run_session(self) -> None:
@@ -424,20 +422,22 @@ class SessionCycle:
             stays_until=decision.stays_until,
             now=snapshot.now,
             ended_early=decision.ended_early,
+            settled=decision.settled,
         )
         cache = self._cache
         cache.rounds = cache.rounds if following.rounds is None else following.rounds
         cache.expected_starts, cache.spare_room = decision.expected_starts, decision.spare_room
+        due = min(decision.next_limit, inf if self._due is None else self._due)
         if not decision.ended_early:
-            due = min(decision.next_limit, inf if self._due is None else self._due)
             again = self._changes.note_whole_session(
                 snapshot.now, holds_until=due, starts=decision.expected_starts
             )
             if again < due and decision.waiting:
                 self._due = again
             self._following.note_gangs(len(decision.plan.gangs))
-        elif snapshot.foreseen and not snapshot.tenant_rounds:
-            # The session before decided about everybody else: only status follows.
+        elif decision.settled or (snapshot.foreseen and not snapshot.tenant_rounds):
+            # It, or the session before, decided about everybody else: only status follows.
+            self._changes.note_settled_session(holds_until=due)
             self._following.note_status()
             return
         self._following.follow(following.after_s)

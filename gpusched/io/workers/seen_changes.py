@@ -21,6 +21,8 @@ class SeenChanges:
         self._looked_at = -1
         self._holds_until = -inf
         self._estimated = -1
+        self.is_all_told = False
+        """Whether the last session left out nothing of what it was to tell."""
 
     def note(self, change: Change) -> None:
         """Something changed."""
@@ -46,8 +48,19 @@ class SeenChanges:
         Returns:
             When starts are to be worked out though nothing happens: this session left what was told, and there was news.
         """
+        self.is_all_told = True
         self._looked_at, news = self._taken
         self._holds_until, again = holds_until, starts.at + ESTIMATES_EVERY_S
         if starts.at >= now:
             self._estimated = news
         return again if news != self._estimated and again > now else inf
+
+    def note_settled_session(self, *, holds_until: float) -> None:
+        """Note that the session ended early and has decided about everybody nevertheless, together with the one before it.
+
+        Args:
+            holds_until: when a moment comes that it asked about.
+        """
+        self.is_all_told = False
+        self._looked_at, _ = self._taken
+        self._holds_until = min(self._holds_until, holds_until)

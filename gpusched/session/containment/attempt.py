@@ -129,6 +129,7 @@ class AttemptResult:
             epoch; infinite for never.
         next_limit: when the first limit of time is over that was asked about, infinite for none.
         ended_early: whether it ended when it had started somebody: it says nothing of anybody else.
+        settled: whether it ended so where nobody else would have started, and no claim was made: only status is left.
     """
 
     snapshot: Snapshot
@@ -149,6 +150,7 @@ class AttemptResult:
     stays_until: float = -inf
     next_limit: float = inf
     ended_early: bool = False
+    settled: bool = False
 
 
 def attempt_session(
@@ -237,7 +239,7 @@ def _run_session(
         faults += session.hooks.faults
         session.dissolve()
     if session.early_end.reached:
-        result = _early_result(session, mode, stage)
+        result = _early_result(session, mode, stage, observed)
     else:
         result = _whole_result(session, mode, stage, observed)
         setting.session_cache.keep_only(snapshot.gangs)
@@ -257,9 +259,12 @@ def _plan_parts(
     return Plan(revision=session.snapshot.revision, **parts)
 
 
-def _early_result(session: Session, mode: SessionMode, stage: AttemptStage) -> AttemptResult:
+def _early_result(
+    session: Session, mode: SessionMode, stage: AttemptStage, observed: ObservedSnapshot
+) -> AttemptResult:
     """What a session leaves that ended early: its starts, and all else as it was."""
     snapshot = session.snapshot
+    settled = session.early_end.settled and not session.nominations.plans
     return AttemptResult(
         snapshot=snapshot,
         plan=_plan_parts(session, mode, stage, _OF_STARTS),
@@ -269,7 +274,9 @@ def _early_result(session: Session, mode: SessionMode, stage: AttemptStage) -> A
         rounds=snapshot.tenant_rounds,
         expected_starts=snapshot.expected_starts,
         spare_room=snapshot.spare_room,
+        next_limit=observed.next_limit if settled else inf,
         ended_early=True,
+        settled=settled,
     )
 
 

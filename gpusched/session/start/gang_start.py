@@ -71,6 +71,10 @@ class GangStarts:
             self.lost_nominations.append(gang)
         return False
 
+    def is_refused(self, gang: Gang) -> bool:
+        """Whether it is known that the gang is refused, as one like it was since the session's last move."""
+        return self._refusals.refusal_of(gang) is not None
+
     def _place_gang(self, gang: Gang, *, nominated: bool) -> tuple[Unschedulable | None, int]:
         """Place the gang in the first node pool that takes it; else the last refusal."""
         session = self._session

@@ -287,13 +287,24 @@ class Session:
         """Whether the session has ended before everybody had a turn.
 
         That may be where more wait than one session looks at, none of whom came just now, and no room is held for anybody;
-        and where only pods have come of Jobs that were started, when each of these had its turn.
+        where only pods have come of Jobs that were started, when each of these had its turn; and where Jobs are started, when
+        it is known that nobody else is.
         """
         selection, snapshot = self.gang_selection, self.snapshot
         foreseen = snapshot.foreseen and not selection.leaves_out
         awaited = {gang.key for gang in self.gangs if is_started_job(gang)} if foreseen else set()
         possible = snapshot.may_end_early and not self.nominations
-        return EarlyEnd(possible=possible and bool(awaited or selection.all_known), awaited=awaited)
+        moves = Capability.CONSOLIDATION in self.capabilities
+        return EarlyEnd(
+            possible=possible and bool(awaited or selection.all_known),
+            awaited=awaited,
+            settles=possible and snapshot.status_may_wait and not (selection.leaves_out or moves),
+            starts_whole=self._starts_whole_job,
+        )
+
+    def _starts_whole_job(self, gang: Gang) -> bool:
+        """Whether a gang that has started is a Job that waited, which does not grow."""
+        return gang.suspended and len(self.placements.assigned(gang)) == gang.pending
 
     def renew_shares(self, actions: int = 0) -> None:
         """Give each tenant its share anew, but not where a long session might come to more work than so many actions otherwise."""

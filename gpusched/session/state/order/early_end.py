@@ -3,11 +3,14 @@
 What is decided of a gang rests on those who had their turn before it. So a gang that starts need not wait until the
 session has looked at those behind it: with a long line that takes several times as long. All that is cut off follows at once, in a
 session that does not end early; a start is a change for which it would be held anyway.
+
+Where a session has started Jobs, and knows that all who wait behind them are refused as one before them, nothing is cut off but
+what it would tell of them. Pods of these Jobs come a moment later, and with them more to tell.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.cache.gangs.gang import Gang
@@ -19,15 +22,28 @@ class EarlyEnd:
     Args:
         possible: whether the session may end early.
         awaited: gangs that it does not end before.
+        settles: whether it may end where starts of Jobs are all that it comes to.
+        starts_whole: whether all of a gang that has started is a Job that waited.
     """
 
-    def __init__(self, *, possible: bool, awaited: Iterable[GangKey] = ()) -> None:
+    def __init__(
+        self,
+        *,
+        possible: bool,
+        awaited: Iterable[GangKey] = (),
+        settles: bool = False,
+        starts_whole: Callable[[Gang], bool] = lambda _gang: False,
+    ) -> None:
         self._possible = possible
         self._awaited = set(awaited)
+        self._settles = settles
+        self._starts_whole = starts_whole
         self._had_turn: set[GangKey] = set()
         self._started = False
         self.reached = False
         """Whether no gang has a turn any more."""
+        self.settled = False
+        """Whether those who had none would not have started."""
 
     def note_turn(self, gang: Gang, *, started: bool) -> None:
         """A gang had its turn; the first one that does not start behind one that did ends the session."""
@@ -36,6 +52,24 @@ class EarlyEnd:
             self._awaited.discard(gang.key)
             self.reached = self._started and not started and not self._awaited
             self._started |= started
+        elif self._settles:
+            self._had_turn.add(gang.key)
+            self._settles = not started or self._starts_whole(gang)
+            self._started |= started
+
+    def end_where_all_are_refused(
+        self, waiting: Iterable[Gang], is_refused: Callable[[Gang], bool]
+    ) -> None:
+        """End the session behind a gang that did not start where it started Jobs alone and all others who wait are refused.
+
+        Args:
+            waiting: gangs with members that wait for a place.
+            is_refused: whether it is known that a gang does not start, whatever else the session does.
+        """
+        if self._settles and self._started:
+            self._settles = False
+            others = (gang for gang in waiting if gang.key not in self._had_turn)
+            self.reached = self.settled = all(map(is_refused, others))
 
     def note_awaited(self, gang: Gang, *, started: bool) -> None:
         """A gang had its turn before all that is new; it counts where it was awaited."""
@@ -44,7 +78,7 @@ class EarlyEnd:
 
     def note_last_turn(self) -> None:
         """Everybody had a turn: where one of them started, what is left of the session is for the next one, too."""
-        self.reached = self._started
+        self.reached = self.reached or (self._possible and self._started)
 
     def with_turn(self, gangs: Sequence[Gang]) -> Sequence[Gang]:
         """Those of some gangs that are not left to the next session."""

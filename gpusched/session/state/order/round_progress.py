@@ -102,6 +102,7 @@ class RoundProgress:
         stays_until: float,
         now: float,
         ended_early: bool = False,
+        settled: bool = False,
     ) -> NextSession:
         """Note a session, and tell what follows it.
 
@@ -111,8 +112,9 @@ class RoundProgress:
             stays_until: before when the session would decide the same, if nothing changed.
             now: of the session.
             ended_early: whether it ended when it had started somebody: it counts for no round, and another follows at once.
+            settled: whether it has nevertheless decided about everybody: another may end early behind it.
         """
-        self._ended_early = ended_early
+        self._ended_early = ended_early and not settled
         if ended_early:
             return NextSession(rounds=None, after_s=0.0)
         same, settled = changes == self._seen, changes == self._settled
