@@ -13,6 +13,7 @@ exact, not a guess. A program that looks at a map as a whole has that map compar
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import Any, Final, Generic, TypeVar
@@ -35,6 +36,7 @@ _EMPTY_MAP: Final = object()
 _encode: Final = msgspec.json.Encoder().encode
 
 
+@functools.cache
 def is_pure(program: str) -> bool:
     """Whether a jq program surely depends on its input alone."""
     return _IMPURE.search(program) is None
