@@ -296,6 +296,11 @@ PLAY_STARTS_S: Final = 300.0
 PLAY_STARTS_MAX_S: Final = 86_400
 ESTIMATES_EVERY_S: Final = 2.0
 """Between two sessions that work out when gangs are expected to start: those between them leave what was told."""
+ESTIMATES_SESSION_GANG_S: Final = 0.02
+"""A session of which nothing but such starts is needed comes that much later for each gang of which the one before told the
+status, where that is more: sessions that are held anyway work them out on the way."""
+ESTIMATES_SESSION_MAX_S: Final = 10.0
+"""However many gangs wait, starts are worked out after so long."""
 ESTIMATE_STEP_S: Final = 60
 """A start that moved by less is not told again."""
 POSITIONS_EXACT_MAX: Final = 64

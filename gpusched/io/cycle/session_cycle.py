@@ -429,12 +429,12 @@ class SessionCycle:
         cache.expected_starts, cache.spare_room = decision.expected_starts, decision.spare_room
         due = min(decision.next_limit, inf if self._due is None else self._due)
         if not decision.ended_early:
+            told = len(decision.plan.gangs)
             again = self._changes.note_whole_session(
-                snapshot.now, holds_until=due, starts=decision.expected_starts
+                snapshot.now, holds_until=due, starts=decision.expected_starts, gangs=told
             )
-            if again < due and decision.waiting:
-                self._due = again
-            self._following.note_gangs(len(decision.plan.gangs))
+            self._due = again if again < due and decision.waiting else self._due
+            self._following.note_gangs(told)
         elif decision.settled or (snapshot.foreseen and not snapshot.tenant_rounds):
             # It, or the session before, decided about everybody else: only status follows.
             self._changes.note_settled_session(holds_until=due)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
+from gpusched.base import limits
 from gpusched.base.debounce import Change
-from gpusched.base.limits import ESTIMATES_EVERY_S
 from gpusched.cache.snapshot import ExpectedStarts
 
 
@@ -36,7 +36,7 @@ class SeenChanges:
         return self._unforeseen == self._looked_at and now < self._holds_until
 
     def note_whole_session(
-        self, now: float, *, holds_until: float, starts: ExpectedStarts
+        self, now: float, *, holds_until: float, starts: ExpectedStarts, gangs: int = 0
     ) -> float:
         """Note that the session has looked at everybody.
 
@@ -44,13 +44,16 @@ class SeenChanges:
             now: of the session.
             holds_until: when a moment comes that it asked about.
             starts: as it told them.
+            gangs: of how many it told the status.
 
         Returns:
             When starts are to be worked out though nothing happens: this session left what was told, and there was news.
         """
         self.is_all_told = True
         self._looked_at, news = self._taken
-        self._holds_until, again = holds_until, starts.at + ESTIMATES_EVERY_S
+        self._holds_until = holds_until
+        asked_s = min(limits.ESTIMATES_SESSION_GANG_S * gangs, limits.ESTIMATES_SESSION_MAX_S)
+        again = starts.at + max(limits.ESTIMATES_EVERY_S, asked_s)
         if starts.at >= now:
             self._estimated = news
         return again if news != self._estimated and again > now else inf

@@ -161,3 +161,13 @@ def test_starts_are_worked_out_again_where_there_was_news(change, again):
     assert seen.note_whole_session(101.0, holds_until=inf, starts=left) == again
     seen.begin_session(102.5)
     assert seen.note_whole_session(102.5, holds_until=inf, starts=left) == inf
+
+
+@pytest.mark.parametrize(("gangs", "again"), [(100, 102.0), (300, 106.0), (5000, 110.0)])
+def test_the_more_gangs_wait_the_later_starts_have_a_session_of_their_own(gangs, again):
+    """Sessions that are held anyway work them out after two seconds, whatever waits."""
+    seen = kinds(Change.ANY)
+    seen.note(Change.ANY)
+    seen.begin_session(101.0)
+    left = ExpectedStarts(100.0)
+    assert seen.note_whole_session(101.0, holds_until=inf, starts=left, gangs=gangs) == again
