@@ -104,8 +104,7 @@ class Sessions:
         )  # fmt: skip
         if following.rounds is not None:
             c.cache.rounds = following.rounds
-        c.cache.expected_starts = found.expected_starts
-        c.cache.spare_room = found.spare_room
+        c.cache.left = found.left_to_next
         if found.ended_early:
             c.cache.families.show_all_again()
         return took_ms, plan, following.after_s

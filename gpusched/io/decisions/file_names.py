@@ -93,7 +93,13 @@ from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueNode, QueueTree
-from gpusched.cache.snapshot import ExpectedStarts, Snapshot, StartEstimate, TenantRound
+from gpusched.cache.snapshot import (
+    ClaimPause,
+    ExpectedStarts,
+    Snapshot,
+    StartEstimate,
+    TenantRound,
+)
 from gpusched.config.model import (
     ClientConnectionConfig,
     Config,
@@ -135,6 +141,7 @@ TAGS: Final[dict[type[Any], str]] = {
     ExpectedStarts: "expected-starts",
     StartEstimate: "start-estimate",
     StartKnownBy: "start-known-by",
+    ClaimPause: "claim-pause",
     NodePods: "residents",
     Gang: "gang",
     PodSet: "task",

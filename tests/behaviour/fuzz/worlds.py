@@ -246,8 +246,7 @@ class FuzzedCluster:
             containment=self._containment,
         )
         self._cache.rounds = decision.rounds
-        self._cache.expected_starts = decision.expected_starts
-        self._cache.spare_room = decision.spare_room
+        self._cache.left = decision.left_to_next
         return decision
 
     def _compare_with_nothing_kept(self, snapshot: Snapshot, decision: Decision) -> None:
