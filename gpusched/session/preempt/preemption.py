@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
+from functools import partial
 from itertools import zip_longest
 from math import inf
 from typing import Any
@@ -110,12 +111,13 @@ class Preemption:
         self._victims = supposing or late or session_victims(session)
         if rules.only_spare:
             self._victims = self._victims.only_spare_members()
+        self._chains = partial(_chain_check, session)  # no method: tables go when this does
         self._chooser = VictimSelector(session, self._victims, rules, any_will_do=self._supposing)
         self._roles = RoleVictimSearch(
             session, self._victims, action=rules.action, budget_s=session.effort.budget_s
         )
         self._runs = ClaimRuns(
-            session, self._victims, rules.action, chooser=self._chooser, chains=self._chain_check,
+            session, self._victims, rules.action, chooser=self._chooser, chains=self._chains,
             known=supposing is None and late is None,
         )  # fmt: skip
         self._hopeless: dict[Hashable, tuple[int, int]] = {}
@@ -284,13 +286,8 @@ class Preemption:
         return self._rules.action == PREEMPT and any(
             rules.victims.action == RECLAIM
             and rules.allow(gang)
-            and self._supposing_rules(rules.victims, self._victims).would_claim(gang)
+            and _would_claim(self._session, rules.victims, self._victims, gang)
             for rules in claim_rules(self._session, self._victims)
-        )
-
-    def _supposing_rules(self, rules: VictimRules, victims: Victims) -> Preemption:
-        return Preemption(
-            self._session, rules, reason=self._reason, message=self._message, supposing=victims
         )
 
     def _try_on_types(
@@ -481,7 +478,7 @@ class Preemption:
             self._exclude_unstable(claimant, kind, unstable)
             self._unstable[self._serving] = unstable
             return _PreemptionResult.REFUSED
-        taker = self._chain_check().gang_that_takes_over(claimant, statement) if stable else None
+        taker = self._chains().gang_that_takes_over(claimant, statement) if stable else None
         if taker is not None:
             statement.discard()
             self._takers[self._serving] = taker
@@ -528,8 +525,7 @@ class Preemption:
             return False
         statement = self._session.statement()
         for each in self._would_withdraw:
-            path = self._session.queue_path(each.gang)
-            statement.withdraw(each.gang, each.assignment, path=path)
+            statement.withdraw(each.gang, each.assignment, path=self._session.queue_path(each.gang))
         withdrawn = statement.withdrawn
         statement.commit()
         self._victims.claimed((), withdrawn)
@@ -540,23 +536,16 @@ class Preemption:
         """A victim that would have a third gang evicted in turn, where that is to be avoided."""
         if not self._session.hooks.stable.chains or self._chains_for is not None:
             return None
-        return self._chain_check().victim_that_evicts(claimant, statement)
+        return self._chains().victim_that_evicts(claimant, statement)
 
     def _exclude_unstable(self, claimant: Gang, kind: ClaimantClass, unstable: Gang) -> None:
         """Choose neither the victim again nor those of its queue that would be refused as it was."""
         victims = self._victims
         queue = [victims.running(gang) for gang in victims.of_queue(unstable.queue)]
-        alike = self._chain_check().gangs_that_stay(claimant, [each for each in queue if each])
+        alike = self._chains().gangs_that_stay(claimant, [each for each in queue if each])
         self._chooser.exclude_gangs(
             kind, [unstable, *(gang for gang in alike if gang.key != unstable.key)]
         )
-
-    def _chain_check(self) -> ChainCheck:
-        def trial(rules: VictimRules, victims: Victims, gang: Gang) -> bool:
-            return self._supposing_rules(rules, victims).would_claim(gang)
-
-        state = self._session.cycle_state
-        return state.get_or_make(ChainCheck, lambda: ChainCheck(self._session, trial))
 
     def _policies_agree(
         self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
@@ -591,6 +580,19 @@ class Preemption:
             chains_from=self._may_chain_from(gang) if unstable is not None else inf,
         )  # fmt: skip
         self._session.outcomes.extend_refusal(gang, message)
+
+
+def _would_claim(session: Session, rules: VictimRules, victims: Victims, gang: Gang) -> bool:
+    """Whether some of these victims would be evicted for a gang; nobody is told of it."""
+    return Preemption(
+        session, rules, reason=Reason.PREEMPTED, message=lambda _gang, _evictions: "",
+        supposing=victims,
+    ).would_claim(gang)  # fmt: skip
+
+
+def _chain_check(session: Session) -> ChainCheck:
+    check = partial(ChainCheck, session, partial(_would_claim, session))
+    return session.cycle_state.get_or_make(ChainCheck, check)
 
 
 def session_victims(session: Session) -> Victims:

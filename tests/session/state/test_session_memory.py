@@ -12,6 +12,8 @@ import pytest
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.view import View
 from gpusched.testing.authors import cluster_under
+from gpusched.testing.given import Given
+from tests.session.preempt.test_stable_claims import only_one_victim, three
 
 
 @attrs.frozen
@@ -31,6 +33,7 @@ class Witness:
 @pytest.fixture
 def no_collection():
     """Python does not look for cycles meanwhile."""
+    gc.collect()
     gc.disable()
     yield
     gc.enable()
@@ -49,3 +52,13 @@ def test_nothing_of_a_session_outlives_its_plan(no_collection: None) -> None:
     assert len(seen) == 4
     assert [each() for each in seen] == [None] * 4
     assert c.then.faults() == ()
+
+
+def test_tables_of_victims_go_with_their_session(no_collection: None) -> None:
+    """Given a claim whose victim is asked whether it would evict others, and one that is in vain."""
+    for given, evicted in ((three, ["guest-0"]), (only_one_victim, [])):
+        c = given(Given())
+        c.when.one_session()
+        assert c.then.evicted() == evicted
+        left = {type(each).__name__ for each in gc.get_objects()}
+        assert not left & {"Preemption", "VictimSelector", "VictimTable", "ChainCheck", "Session"}
