@@ -91,6 +91,32 @@ def test_a_queue_whose_limit_changed_has_its_gangs_looked_at(looked_at):
     assert start_of_the_one_that_waits(c) == before - 1800
 
 
+def test_who_runs_on_is_asked_once_when_it_should_have_ended(monkeypatch):
+    """Twice its time is over: no end of it is believed until it changes, or a clock is set back."""
+    late = []
+    original = ReleaseForecast._release_of_late
+
+    def release_of_late(forecast, known):
+        late.append(known.gang.name)
+        return original(forecast, known)
+
+    monkeypatch.setattr(ReleaseForecast, "_release_of_late", release_of_late)
+    c = full_of_gangs(Given())
+    begin = c.now
+    c.when.one_session()
+    first = start_of_the_one_that_waits(c)
+    c.now = begin + 3 * HOUR
+    c.when.one_session()
+    assert len(late) == NODES * 4
+    late.clear()
+    c.now += 5
+    c.when.one_session()
+    assert late == []
+    c.now = begin + 5
+    c.when.one_session()
+    assert start_of_the_one_that_waits(c) == first
+
+
 def test_hooks_that_declare_nothing_are_asked_in_every_session():
     """A plugin of others may answer by what nobody knows of."""
     asked = []

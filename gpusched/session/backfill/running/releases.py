@@ -65,8 +65,13 @@ class ReleaseForecast:
         order, again = self._known_order()
         placed = session.snapshot.placed_gangs
         late = order.ended_by(self._walltimes.now)
-        believed = (self._release_of_late(each) for each in late if each.gang not in again)
-        releases = [each for each in believed if each is not None]
+        releases, given_up = [], []
+        for each in late:
+            if each.gang not in again:
+                room = self._release_of_late(each)
+                releases += [room] if room is not None else []
+                given_up += [each] if room is None else []
+        self._running.give_up(given_up, self._walltimes.now)
         for gang in (placed[key] for key in sorted(again)):
             end = self._walltimes.end_of_running(gang)
             room = self.release_of_running(gang, end) if end < FOREVER else None
@@ -78,7 +83,7 @@ class ReleaseForecast:
                 releases.append(self.release_of_placed(gang, places, end))
         gone = {id(each): each for each in late}
         for key in again:
-            known = self._running.get(key)
+            known = self._running.known.get(key)
             if known is not None and known.room.ends:
                 gone[id(known.room)] = known.room
         return AvailabilityProfile(
@@ -90,9 +95,8 @@ class ReleaseForecast:
 
     def _release_of_late(self, known: Release) -> Release | None:
         """What a gang leaves that should have ended by now; None where no end of it is believed any more."""
-        began = self._walltimes.start_of_running(self._session.snapshot.placed_gangs[known.gang])
-        assert began is not None, "its end was known"
-        end = self._walltimes.end_of_late(known.gang, known.time, known.time - int(began))
+        length_s = self._running.known[known.gang].length_s
+        end = self._walltimes.end_of_late(known.gang, known.time, length_s)
         if end >= FOREVER:
             return None
         return Release(end, known.rows, known.amounts, known.gang, known.path, known.requests)
@@ -113,9 +117,15 @@ class ReleaseForecast:
         if not self._keeps:
             return ReleaseOrder(()), set(self._session.snapshot.placed_gangs)
         if not self._fresh:
-            self._running.refresh(self._session, self._width, self._look_at)
+            self._running.refresh(self._session, self._width, self._look_at, self._length_of)
             self._fresh = True
         return self._running.order, self._running.others | self._leaving
+
+    def _length_of(self, gang: Gang) -> int | None:
+        """Seconds that a gang runs; None where a policy fails about it."""
+        faults = len(self._session.hooks.faults)
+        length = self._walltimes.seconds_of(gang)
+        return None if len(self._session.hooks.faults) > faults else length
 
     @property
     def _leaving(self) -> set[GangKey]:
@@ -138,7 +148,7 @@ class ReleaseForecast:
         room = self._release_of(gang, members, end)
         if room is None or len(self._session.hooks.faults) > faults:
             return None
-        return KnownRelease(gang, room)
+        return KnownRelease(gang, room, length)
 
     def _look_at_pod(self, gang: Gang, member: Placed) -> KnownRelease | None:
         """The same of a gang of one pod, in one go, as thousands run."""
@@ -162,7 +172,7 @@ class ReleaseForecast:
             session.queue_path(gang),
             pod_class.charged,
         )
-        return KnownRelease(gang, room)
+        return KnownRelease(gang, room, length)
 
     # -- single gangs ----------------------------------------------------------------------------
     def release_of_running(self, gang: Gang, time: int) -> Release | None:
@@ -266,7 +276,7 @@ class ReleaseForecast:
         return found
 
     def _room_of(self, key: GangKey, gang: Gang, again: set[GangKey]) -> Release | None:
-        known = None if key in again else self._running.get(key)
+        known = None if key in again else self._running.known.get(key)
         return self.release_of_running(gang, FOREVER) if known is None else known.room
 
     def _amounts_of_pod(self, pod_class: PodClass, row: int) -> Ints:

@@ -7,8 +7,10 @@ itself, on its nodes and on what walltime hooks declare; as long as those stay, 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
+
+import attrs
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.queue import Queue, same_spec
@@ -16,7 +18,7 @@ from gpusched.base.classes import frozen
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
-from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
+from gpusched.session.backfill.running.release_order import FOREVER, Release, ReleaseOrder
 from gpusched.session.state.session import Session
 
 
@@ -25,11 +27,13 @@ class KnownRelease:
     """A gang that runs.
 
     Attributes:
-        room: what all its members leave, at the end that is known; FOREVER for none.
+        room: what all its members leave, at the end that is known; FOREVER for none, and for one that is not believed any more.
+        length_s: for how long it runs.
     """
 
     gang: Gang
     room: Release
+    length_s: int
 
 
 RunsKey = tuple[str, int]
@@ -48,7 +52,9 @@ class RunningGangs:
         self._queues: dict[str, tuple[Queue, tuple[str, ...]]] = {}
         self._runs: dict[RunsKey, tuple[int, ...]] = {}
         self._by_runs: dict[RunsKey, set[GangKey]] = {}
-        self._known: dict[GangKey, KnownRelease] = {}
+        self.known: dict[GangKey, KnownRelease] = {}
+        self._given_up_at = 0
+        """When an end was not believed any more for the last time, whole seconds since the epoch."""
         self._by_queue: dict[str, dict[GangKey, KnownRelease]] = {}
         self._priorities: dict[str, Counter[int]] = {}
         """How many gangs of each queue have each priority."""
@@ -65,12 +71,26 @@ class RunningGangs:
         """Whether a gang of a queue that is known has a lower priority."""
         return any(each < priority for each in self._priorities.get(queue, ()))
 
-    def get(self, key: GangKey) -> KnownRelease | None:
-        """What is known of a gang."""
-        return self._known.get(key)
+    def give_up(self, rooms: Sequence[Release], now: int) -> None:
+        """Ends of gangs that are late are not believed any more, whatever comes, as long as the gangs stay as they are.
+
+        Args:
+            rooms: of ``order``.
+            now: whole seconds since the epoch.
+        """
+        for room in rooms:
+            known = self.known[room.gang]
+            left = attrs.evolve(known, room=attrs.evolve(room, time=FOREVER))
+            self.known[room.gang] = self._by_queue[known.gang.queue][room.gang] = left
+            self._given_up_at = now
+        self.order = self.order.with_changes(rooms, ())
 
     def refresh(
-        self, session: Session, width: int, look: Callable[[Gang], KnownRelease | None]
+        self,
+        session: Session,
+        width: int,
+        look: Callable[[Gang], KnownRelease | None],
+        length_of: Callable[[Gang], int | None],
     ) -> None:
         """Look again at gangs that changed since the last session, and at all where what they rest on did.
 
@@ -78,26 +98,35 @@ class RunningGangs:
             session: of this moment.
             width: columns of amounts.
             look: what is to be known of a gang; None for one that each session has to look at itself.
+            length_of: seconds that a gang runs; None where that cannot be told.
         """
         snapshot = session.snapshot
         if snapshot.placed_gangs is self._placed and not self._placed:
             self.order = ReleaseOrder(())  # arrays of the last one may have other columns
             return
         nodes = (snapshot.nodes.epoch, width, session.gpu_types)
-        if not self._same_nodes(nodes) or not self._same_queues(snapshot.queues):
+        back = snapshot.unobserved_now < self._given_up_at
+        if back or not self._same_nodes(nodes) or not self._same_queues(snapshot.queues):
             self._forget()
             self._nodes = nodes
             self._queues = {
                 name: (node.queue, node.path) for name, node in snapshot.queues.queues.items()
             }
         placed = snapshot.placed_gangs
-        changed = changed_keys(self._placed, placed) | self._with_other_runs(session)
+        changed = changed_keys(self._placed, placed)
+        lengths = {
+            key: length_of(placed[key])
+            for key in sorted(self._with_other_runs(session) - changed)
+            if key in self.known
+        }
+        changed |= {key for key, length in lengths.items() if length != self.known[key].length_s}
         self._placed = placed
         gone = [known for key in changed if (known := self._drop(key)) is not None]
         more = []
         for key in sorted(changed):
             gang = placed.get(key)
-            known = None if gang is None else look(gang)
+            failed = lengths.get(key, 0) is None
+            known = None if gang is None or failed else look(gang)
             if known is not None:
                 self._keep(session, key, known)
                 more.append(known)
@@ -140,7 +169,7 @@ class RunningGangs:
 
     def _keep(self, session: Session, key: GangKey, known: KnownRelease) -> None:
         gang = known.gang
-        self._known[key] = known
+        self.known[key] = known
         self._by_queue.setdefault(gang.queue, {})[key] = known
         self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
         if gang.job is not None:
@@ -150,7 +179,7 @@ class RunningGangs:
 
     def _drop(self, key: GangKey) -> KnownRelease | None:
         self.others.discard(key)
-        known = self._known.pop(key, None)
+        known = self.known.pop(key, None)
         if known is not None:
             gang = known.gang
             del self._by_queue[gang.queue][key]
