@@ -155,6 +155,16 @@ class Packages:
             del sys.modules[name]
 
 
+@pytest.fixture(autouse=True, scope="session")
+def temporary_folder(tmp_path_factory):
+    """What is written for people to look at, as after a fault, goes where the suite's own files are and with them."""
+    folder = str(tmp_path_factory.mktemp("temporary"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TMPDIR", folder)
+        patch.setattr("tempfile.tempdir", folder)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_contained(request, monkeypatch):
     """What a session contains is a defect: it fails every test but those of containment."""
