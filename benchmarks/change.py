@@ -14,6 +14,7 @@ import gc
 import json
 import math
 import time
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from benchmarks.figures import Figure, middle
@@ -77,6 +78,15 @@ def measure() -> list[Figure]:
             ENDED_MAX_MS,
         ),
         _p99("the same, the slowest of a hundred", started, ENDED_P99_MAX_MS),
+        *(
+            Figure(
+                name=f"a session after {what}: {size}",
+                measured=cost,
+                unit="ms of CPU",
+                spread=spread,
+            )
+            for what, (cost, spread) in _after_others(sessions)
+        ),
     ]
 
 
@@ -152,6 +162,26 @@ def _figure(name: str, times_ms: list[float], most_ms: float) -> Figure:
         name=name, measured=cost, unit="ms of CPU", spread=spread, target=f"< {most_ms:g} ms",
         met=cost < most_ms,
     )  # fmt: skip
+
+
+def _after_others(sessions: Sessions) -> Iterator[tuple[str, tuple[float, str]]]:
+    """What else changes in a cluster, and the CPU of the session that follows, milliseconds."""
+    c = sessions.c
+    node = {"cpu": 64_000, "memory": 256 * entities.GIB, "gpus": PODS_A_NODE}
+    others: dict[str, Callable[[int], object]] = {
+        "a gang came": lambda n: c.gang(f"comes-{n}", pods=2, gpus=8, queue="q-1"),
+        "a node was cordoned": lambda n: c.node(f"node-{n}", unschedulable=True, **node),
+        "a node without GPUs came": lambda n: c.node(f"comes-{n}", **node | {"gpus": 0}),
+        "a queue was made": lambda n: c.queue(f"made-{n}"),
+    }
+    for what, change in others.items():
+        took = []
+        for number in range(RUNS):
+            change(number)
+            sessions.changes += 1
+            gc.collect()
+            took.append(sessions.after_a_change()[0])
+        yield what, middle(took)
 
 
 def _quiet_ms(sessions: Sessions) -> list[float]:

@@ -508,11 +508,11 @@ class Hooks(HookCalls):
         Args:
             provider: answers for a gang.
             depends_on: all that an answer may change with, so that answers for gangs that run are
-                kept between sessions; None asks for them in every session.
+                kept between sessions; None and ``VIEW`` ask for them in every session.
             alike: whether gangs of one pod that runs, without a Job or turns, get the same answer where their pods
                 have the same deadline and GPUs of the same speed, and a ``victim_filter`` that is alike cannot tell them apart.
         """
-        self.walltimes_kept = self.walltimes_kept and depends_on is not None
+        self.walltimes_kept &= depends_on is not None and DependsOn.VIEW not in depends_on
         self.walltimes_alike = self.walltimes_alike and alike
         self.walltimes.append(self._wrap_provider("walltime", provider, _are_seconds, 0))
 

@@ -7,6 +7,7 @@ import random
 import numpy as np
 import pytest
 
+from gpusched.api.devices.gpu_types import GpuTypeRequest
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.units import DEVICE
 from gpusched.api.pod.pod import GangAnnotations, PodPhase
@@ -15,10 +16,14 @@ from gpusched.plugin import DependsOn
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.backfill.running.release_order import Release, ReleaseOrder
 from gpusched.session.backfill.running.releases import ReleaseForecast
+from gpusched.session.backfill.running.running_gangs import RunningGangs
 from gpusched.testing.authors import cluster_under
+from gpusched.testing.entities import GPU
 from gpusched.testing.given import Given
 
 NODES = 4
+OTHER_GPU = "example.com/accelerator"
+PRODUCT = "nvidia.com/gpu.product"
 HOUR = 3600
 HOUR_NS = HOUR * 10**9
 
@@ -117,15 +122,117 @@ def test_who_runs_on_is_asked_once_when_it_should_have_ended(monkeypatch):
     assert start_of_the_one_that_waits(c) == first
 
 
-def test_hooks_that_declare_nothing_are_asked_in_every_session():
-    """A plugin of others may answer by what nobody knows of."""
+def test_nodes_that_come_and_go_have_only_their_own_gangs_looked_at(looked_at):
+    """An autoscaler adds nodes all day, and each took all that runs to be looked at anew."""
+    c = full_of_gangs(Given())
+    c.when.one_session()
+    looked_at.clear()
+    c.node("before-all-others", gpus=2).node("node-1-b", gpus=2)
+    c.when.one_session()
+    assert looked_at == []
+    c.cache.drop_node("node-2")
+    c.when.one_session()
+    assert sorted(looked_at) == [f"runs-2-{slot}" for slot in range(4)]
+
+
+def test_all_is_looked_at_where_amounts_are_of_other_resources(looked_at):
+    """Given as many resources as before, one of which is another, when gangs are looked at, then none keeps its columns."""
+    c = full_of_gangs(Given()).node("last", gpus=1, gpu="z.example.com/accelerator")
+    c.when.one_session()
+    looked_at.clear()
+    c.cache.drop_node("last")
+    c.node("last-too", gpus=1, gpu="a.example.com/accelerator").when.one_session()
+    assert len(looked_at) == NODES * 4
+
+
+def test_a_queue_that_comes_or_changes_leaves_gangs_of_others_alone(looked_at):
+    """Whoever makes a queue had all that runs looked at anew."""
+    c = (
+        full_of_gangs(Given())
+        .queue("above")
+        .queue("q", parent="above")
+        .queue("other", parent="above")
+    )
+    c.when.one_session()
+    assert len(looked_at) == NODES * 4
+    looked_at.clear()
+    c.queue("new").queue("other", parent="above", max_runtime_ns=HOUR_NS)
+    c.when.one_session()
+    assert looked_at == []
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_kept_releases_are_those_made_anew(seed, monkeypatch):
+    """Given nodes, queues and gangs that come, change and go, when room over time is asked for, then kept ones are right."""
+    rng, compared = random.Random(seed), []
+    original = ReleaseForecast.build_profile
+
+    def told(profile):
+        return [
+            (e.time, e.gang, e.path, e.requests, e.rows.tolist(), e.amounts.tolist())
+            for e in profile.releases
+        ]
+
+    def build(forecast):
+        kept = original(forecast)
+        fresh = ReleaseForecast(forecast._session, forecast._walltimes)
+        fresh._running = RunningGangs()
+        anew = original(fresh)
+        assert told(kept) == told(anew)
+        for mine, theirs in zip(kept.flatten_releases(), anew.flatten_releases(), strict=True):
+            assert np.array_equal(mine, theirs)
+        compared.append(len(kept.releases))
+        return kept
+
+    def any_node():
+        return rng.choice(
+            [f"{rng.choice('amz')}-{rng.randrange(4)}", f"node-{rng.randrange(NODES)}"]
+        )
+
+    monkeypatch.setattr(ReleaseForecast, "build_profile", build)
+    c = full_of_gangs(Given()).queue("above").queue("r", parent="above").queue("s")
+    c.gang("waits-long", pods=8, gpus=4, queue="s")
+    for step in range(60):
+        match rng.randrange(7):
+            case 0 | 1:
+                product, gpu = rng.choice(["", "A", "B"]), rng.choice([GPU, GPU, OTHER_GPU])
+                labels = {PRODUCT: product} if product else {}
+                c.node(any_node(), gpus=rng.choice([0, 2, 4]), gpu=gpu, labels=labels)
+            case 2:
+                c.cache.drop_node(any_node())
+            case 3:
+                length = rng.choice([0, HOUR_NS // 3])
+                above = rng.choice(["", "above"])
+                c.queue(rng.choice("qrs"), parent=above, max_runtime_ns=length)
+            case 4 | 5:
+                name, speeds = f"g{step}", rng.choice([(), (("A", 1000), ("B", 500))])
+                for member in range(2):
+                    c.pod(
+                        f"{name}-{member}", group=name, gpus=0, cpu=100, node=any_node(), plan="p",
+                        phase=PodPhase.RUNNING, scheduled=c.now - 30,
+                    )  # fmt: skip
+                c.group(
+                    name, min_member=2, queue=rng.choice("qrs"), expected_duration_ns=HOUR_NS,
+                    gpu_types=GpuTypeRequest(speeds=speeds),
+                )  # fmt: skip
+            case _:
+                c.gone(f"runs-{rng.randrange(NODES)}-{rng.randrange(4)}")
+        c.now += 1
+        if rng.random() < 0.5:
+            c.when.one_session()
+    assert compared
+
+
+@pytest.mark.parametrize("depends_on", [None, DependsOn.VIEW, DependsOn.GANG | DependsOn.VIEW])
+def test_hooks_that_may_answer_by_anything_are_asked_in_every_session(depends_on):
+    """A plugin of others may answer by what nobody knows of, or by all that its view shows."""
     asked = []
 
     class Lengths:
         name, api = "lengths", 1
 
         def open(self, hooks, view):
-            hooks.walltime(lambda gang: asked.append(gang.key.name) or 1800)
+            hooks.walltime(lambda gang: asked.append(gang.key.name) or 1800, depends_on=depends_on)
 
     c = full_of_gangs(cluster_under(Lengths()))
     c.when.one_session()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final
 
@@ -105,6 +105,21 @@ class ReleaseOrder:
                 other._note_time(time)
         if self._flat is not None:
             other._flat, other._counts = self._edited_arrays(edits)
+        return other
+
+    def with_rows(self, moved: Ints, rooms: Mapping[int, Release]) -> ReleaseOrder:
+        """The same order of releases on other rows.
+
+        Args:
+            moved: by each old row the new one.
+            rooms: by ``id``, the release that takes the place of each.
+        """
+        other = ReleaseOrder(())
+        other.releases = [rooms[id(each)] for each in self.releases]
+        other._times, other._counts, other._known_ends = self._times, self._counts, self._known_ends
+        if self._flat is not None:
+            times, rows, amounts = self._flat
+            other._flat = (times, moved[rows], amounts)
         return other
 
     def _edits(self, gone: Iterable[Release], added: Iterable[Release]) -> list[_Edit]:

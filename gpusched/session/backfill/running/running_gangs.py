@@ -8,18 +8,24 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from itertools import chain
+from typing import Final
 
 import attrs
+import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.queue.queue import Queue, same_spec
+from gpusched.arrays.columns import Ints, NodeColumns
 from gpusched.base.classes import frozen
 from gpusched.cache.gangs.counting.placed_gangs import changed_keys
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.session.backfill.running.release_order import FOREVER, Release, ReleaseOrder
+from gpusched.session.state.nodes.gpu_types import NodeGpuTypes
 from gpusched.session.state.session import Session
+
+_NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 
 
 @frozen(slots=True, eq=False)
@@ -48,8 +54,10 @@ class RunningGangs:
 
     def _forget(self) -> None:
         self._placed: Mapping[GangKey, Gang] = {}
-        self._nodes: tuple[Any, ...] = ()
-        self._queues: dict[str, tuple[Queue, tuple[str, ...]]] = {}
+        self._nodes: NodeColumns | None = None
+        self._width = 0
+        self._types: NodeGpuTypes | None = None
+        self._queues: dict[str, _Place] = {}
         self._runs: dict[RunsKey, tuple[int, ...]] = {}
         self._by_runs: dict[RunsKey, set[GangKey]] = {}
         self.known: dict[GangKey, KnownRelease] = {}
@@ -104,16 +112,12 @@ class RunningGangs:
         if snapshot.placed_gangs is self._placed and not self._placed:
             self.order = ReleaseOrder(())  # arrays of the last one may have other columns
             return
-        nodes = (snapshot.nodes.epoch, width, session.gpu_types)
-        back = snapshot.unobserved_now < self._given_up_at
-        if back or not self._same_nodes(nodes) or not self._same_queues(snapshot.queues):
+        if snapshot.unobserved_now < self._given_up_at:
             self._forget()
-            self._nodes = nodes
-            self._queues = {
-                name: (node.queue, node.path) for name, node in snapshot.queues.queues.items()
-            }
+        stale = self._follow_nodes(snapshot.nodes, width, session.gpu_types)
+        stale |= self._follow_queues(snapshot.queues)
         placed = snapshot.placed_gangs
-        changed = changed_keys(self._placed, placed)
+        changed = changed_keys(self._placed, placed) | stale
         lengths = {
             key: length_of(placed[key])
             for key in sorted(self._with_other_runs(session) - changed)
@@ -137,25 +141,74 @@ class RunningGangs:
         )
         self.order.arrays(width)
 
-    def _same_nodes(self, nodes: tuple[Any, ...]) -> bool:
-        return (
-            bool(self._nodes)
-            and nodes[:2] == self._nodes[:2]
-            and nodes[2] is self._nodes[2]
-        )  # fmt: skip
+    def _follow_nodes(self, nodes: NodeColumns, width: int, types: NodeGpuTypes) -> set[GangKey]:
+        """Give what is known the rows that nodes have now; gangs to be looked at again, as nodes of theirs came or went.
 
-    def _same_queues(self, tree: QueueTree) -> bool:
-        if len(tree.queues) != len(self._queues):
-            return False
-        for name, node in tree.queues.items():
-            known = self._queues.get(name)
-            if known is None or known[1] != node.path:
-                return False
-            if known[0] is not node.queue:
-                if not same_spec(known[0], node.queue):
-                    return False
-                self._queues[name] = (node.queue, node.path)
-        return True
+        All is forgotten where amounts have other columns, or nodes that stay have GPUs of another type.
+        """
+        old, old_types = self._nodes, self._types
+        stay = old is not None and old.columns == nodes.columns and self._width == width
+        moved = None
+        if stay and old is not None and old.epoch != nodes.epoch:
+            moved = np.array([nodes.row.get(name, -1) for name in old.row], dtype=np.int64)
+            stay = old_types is not None and _same_types(old_types, types, moved)
+        elif stay:
+            stay = old_types is types
+        if not stay:
+            self._forget()
+        self._nodes, self._width, self._types = nodes, width, types
+        if not stay or old is None or moved is None:
+            return set()
+        stale = set(self.others)
+        if (moved != np.arange(len(moved))).any():
+            stale |= self._move_rows(moved)
+        # Members on nodes that nobody knew have no row.
+        return stale.union(
+            key
+            for key, known in self.known.items()
+            if len(known.room.rows) != len(known.gang.placed)
+        )
+
+    def _move_rows(self, moved: Ints) -> set[GangKey]:
+        """Give all that is known other rows; gangs of which a node is gone.
+
+        Args:
+            moved: by each old row the new one, -1 for a node that is gone.
+        """
+        before = list(self.known.items())
+        ends = np.cumsum(np.array([len(known.room.rows) for _, known in before], dtype=np.int64))
+        rows = moved[np.concatenate([_NO_ROWS, *(known.room.rows for _, known in before)])]
+        rooms, at = dict[int, Release](), 0
+        for (key, known), end in zip(before, ends.tolist(), strict=True):
+            room, gang = known.room, known.gang
+            there = rooms[id(room)] = Release(
+                room.time, rows[at:end], room.amounts, room.gang, room.path, room.requests
+            )
+            self.known[key] = self._by_queue[gang.queue][key] = KnownRelease(
+                gang, there, known.length_s
+            )
+            at = end
+        self.order = self.order.with_rows(moved, rooms)
+        gone = np.searchsorted(ends, np.flatnonzero(rows < 0), side="right")
+        return {before[place][0] for place in gone.tolist()}
+
+    def _follow_queues(self, tree: QueueTree) -> set[GangKey]:
+        """Gangs to be looked at again, as their queue or one above it is not what it was."""
+        before = self._queues
+        self._queues = {name: (node.queue, node.path) for name, node in tree.queues.items()}
+        other = {
+            name
+            for name in before.keys() | self._queues.keys()
+            if not _same_place(before.get(name), self._queues.get(name))
+        }
+        if not other:
+            return set()
+        found = set(self.others)
+        for queue, gangs in self._by_queue.items():
+            paths = (known[1] for known in (before.get(queue), self._queues.get(queue)) if known)
+            if not other.isdisjoint(chain((queue,), *paths)):
+                found.update(gangs)
+        return found
 
     def _with_other_runs(self, session: Session) -> set[GangKey]:
         """Gangs whose length may have been learned from runs that are others now."""
@@ -187,3 +240,20 @@ class RunningGangs:
             if gang.job is not None:
                 self._by_runs[gang.queue, gang.job.parallelism].discard(key)
         return known
+
+
+_Place = tuple[Queue, tuple[str, ...]]
+"""A queue, and its path up to the root."""
+
+
+def _same_place(one: _Place | None, other: _Place | None) -> bool:
+    """Whether a queue has the same spec and path; None where it is not there."""
+    if one is None or other is None:
+        return one is other
+    return one[1] == other[1] and (one[0] is other[0] or same_spec(one[0], other[0]))
+
+
+def _same_types(old: NodeGpuTypes, new: NodeGpuTypes, moved: Ints) -> bool:
+    """Whether nodes that stay have GPUs of the type that they had: by each old row the new one, -1 for a node that is gone."""
+    there = moved >= 0
+    return old.names == new.names and bool((old.of_row[there] == new.of_row[moved[there]]).all())
