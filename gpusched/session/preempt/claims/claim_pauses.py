@@ -1,8 +1,7 @@
 """Pauses of gangs for which a long search for victims was in vain, as others would have been evicted in turn.
 
 Such a search costs more than the rest of a session, and is in vain in the next one again, mostly. So the
-gang, and with it all that are alike, is asked about again when it has waited twice as long: who has just come soon,
-others ever more seldom, and everybody from the moment on from which its victims may have others evicted. The pause is
+gang, and with it all that are alike, pauses: longer pauses cost others their places, as who has waited for long may have anybody evicted. The pause is
 over once the gang on whose account the search was in vain does not run, or wait, any more.
 """
 
@@ -18,9 +17,8 @@ from gpusched.session.state.session import Session
 
 PAUSES_FROM: Final = 600
 """Work of a search, some three a gang that may leave, as ``VictimSelector`` counts it: shorter ones are made in every session."""
-PAUSE_MIN_S: Final = 30.0
-"""The pause of a gang that has just come."""
-PAUSE_MAX_S: Final = 600.0
+PAUSE_S: Final = 30.0
+"""From a search that was in vain to the next one."""
 
 
 @frozen(slots=True, eq=False)
@@ -55,7 +53,7 @@ class ClaimPauses:
     def begin(
         self, gang: Gang, action: str, stays: Gang | None, taker: Gang | None, *, chains_from: float
     ) -> None:
-        """No victims are looked for until the gang has waited twice as long.
+        """No victims are looked for until a pause is over.
 
         Args:
             gang: that waits.
@@ -69,8 +67,7 @@ class ClaimPauses:
         if about is None:
             return
         now = self._snapshot.now
-        pause_s = min(max(now - gang.waits_since, PAUSE_MIN_S), PAUSE_MAX_S)
-        until = min(now + pause_s, inf if chains else chains_from)
+        until = min(now + PAUSE_S, inf if chains else chains_from)
         self._pauses[gang.key, action] = ClaimPause(
             gang.key, action, until, about.key, takes_over=taker is not None
         )
