@@ -114,7 +114,8 @@ class Sessions:
         )  # fmt: skip
         if following.rounds is not None:
             c.cache.rounds = following.rounds
-        c.cache.left = found.left_to_next
+        c.cache.expected_starts = found.expected_starts
+        c.cache.spare_room = found.spare_room
         if found.ended_early:
             c.cache.families.show_all_again()
         return took_ms, plan, following.after_s

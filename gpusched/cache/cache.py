@@ -47,7 +47,7 @@ from gpusched.cache.nodes.rows import CapacitySum, unfit_for_binding
 from gpusched.cache.nodes.slot_doubts import SlotDoubts
 from gpusched.cache.part import WHOLE_CLUSTER, ClusterPart
 from gpusched.cache.queues.tree import QueueTrees
-from gpusched.cache.snapshot import NOTHING_LEFT, Snapshot, TenantRound
+from gpusched.cache.snapshot import NO_EXPECTED_STARTS, NO_SPARE_ROOM, Snapshot, TenantRound
 from gpusched.cache.store import KindStore, MovableStore, ObservedStore
 from gpusched.config.model import DEFAULT_LIMITS, Config, LimitsConfig
 
@@ -110,8 +110,9 @@ class Cache:
         self.moves = MoveRecords(self.groups, self.jobs, lambda: self.seal)
         self.rounds: tuple[TenantRound, ...] = ()
         """How far the last session came when it could not look at every gang, as it reported."""
-        self.may_end_early = self.foreseen = False  # see ``RoundProgress`` and the snapshot
-        self.left = NOTHING_LEFT  # as it reported
+        self.may_end_early = self.foreseen = False
+        """Whether the next session may end when it has started somebody; see ``RoundProgress`` and the snapshot."""
+        self.expected_starts, self.spare_room = NO_EXPECTED_STARTS, NO_SPARE_ROOM  # as it reported
         self._revision, self._capacity, self._trees = 0, CapacitySum(), QueueTrees()
         self.on_pod: list[Callable[[Pod], None]] = []
         """Called with each pod of ours that was seen, after it was applied."""
@@ -586,9 +587,8 @@ class Cache:
             tenant_rounds=self.rounds,
             may_end_early=self.may_end_early,
             foreseen=self.foreseen,
-            expected_starts=self.left.expected_starts,
-            spare_room=self.left.spare_room,
-            claim_pauses=self.left.claim_pauses,
+            expected_starts=self.expected_starts,
+            spare_room=self.spare_room,
             users_doubt=self.families.users_doubt,
             gpu_holds=self.families.held_times.all_holds(),
             gpu_holds_since=self.families.held_times.since,

@@ -111,38 +111,8 @@ class ExpectedStarts:
         return self.at <= now < self.at + ESTIMATES_EVERY_S
 
 
-@frozen(slots=True)
-class ClaimPause:
-    """A gang for which a long search for victims was in vain, as others would have been evicted in turn.
-
-    Attributes:
-        gang: for which no victims are looked for meanwhile.
-        action: that would evict: ``preempt`` or ``reclaim``.
-        until: seconds since the epoch.
-        about: the gang on whose account it was in vain: a victim that runs, or a gang that waits.
-        takes_over: whether it waits, and would have had the first one evicted.
-    """
-
-    gang: GangKey
-    action: str
-    until: float
-    about: GangKey
-    takes_over: bool
-
-
 NO_EXPECTED_STARTS: Final = ExpectedStarts()
-
-
-@frozen(slots=True)
-class LeftToNext:
-    """What a session leaves to the next one but rounds, as its snapshot tells it; see there."""
-
-    expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
-    spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
-    claim_pauses: tuple[ClaimPause, ...] = ()
-
-
-NOTHING_LEFT: Final = LeftToNext()
+NO_SPARE_ROOM: Final[Mapping[str, Resources]] = {}
 
 
 @frozen(slots=True, kw_only=True, eq=False)
@@ -171,7 +141,6 @@ class Snapshot:
         expected_starts: what gangs were told of their starts by the last session.
         spare_room: by nodes on which the last session reserved room, what others could take there beside it; a
             resource that is not told is not reserved there.
-        claim_pauses: of gangs for which sessions looked for victims in vain, sorted by gang and action.
         gpu_resources: extended resources that are GPUs, in whose units all amounts are counted.
         reservations: Reservations, sorted by name.
         users_doubt: why names of users cannot be believed, as words of a sentence; empty where they can.
@@ -208,7 +177,6 @@ class Snapshot:
     tenant_rounds: tuple[TenantRound, ...] = ()
     expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
     spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
-    claim_pauses: tuple[ClaimPause, ...] = ()
     idle_gangs: Mapping[str, int] = attrs.field(factory=dict)
     gpu_resources: GpuResources = DEFAULT_GPU_RESOURCES
     limits: LimitsConfig = DEFAULT_LIMITS
@@ -323,7 +291,6 @@ _OF_THE_MOMENT: Final = (
     "tenant_rounds",
     "expected_starts",
     "spare_room",
-    "claim_pauses",
     "may_end_early",
     "foreseen",
     "status_may_wait",

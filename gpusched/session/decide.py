@@ -17,14 +17,7 @@ from gpusched.api.meta.gpu_resources import gpu_resources_in_force
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.base.classes import frozen
-from gpusched.cache.snapshot import (
-    NO_EXPECTED_STARTS,
-    ClaimPause,
-    ExpectedStarts,
-    LeftToNext,
-    Snapshot,
-    TenantRound,
-)
+from gpusched.cache.snapshot import NO_EXPECTED_STARTS, ExpectedStarts, Snapshot, TenantRound
 from gpusched.config.model import Incremental, PlacementConfig
 from gpusched.placement.model.problem import SearchRunner, search_in_process
 from gpusched.session.containment.attempt import ActionTimer, AttemptResult, AttemptSetting
@@ -71,7 +64,6 @@ class Decision:
         reserved: room that is kept for some of them, for those who look.
         expected_starts: when gangs that wait are expected to start, for those who are told.
         spare_room: what others could take of nodes on which room is reserved, for the next snapshot.
-        claim_pauses: of gangs for which no victims are looked for, for the next snapshot.
         kept: whether it is that of an earlier session, as nothing has changed since.
         stays_until: before when the same snapshot is decided on in the same way, seconds since the epoch.
         next_limit: when the first limit of time is over that was asked about (minRuntime, maxRuntime, maxWait and
@@ -99,18 +91,12 @@ class Decision:
     reserved: tuple[ReservedRoom, ...] = ()
     expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
     spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
-    claim_pauses: tuple[ClaimPause, ...] = ()
     kept: bool = False
     stays_until: float = -inf
     next_limit: float = inf
     ended_early: bool = False
     settled: bool = False
     differs: str = ""
-
-    @property
-    def left_to_next(self) -> LeftToNext:
-        """What the next snapshot tells of this session."""
-        return LeftToNext(self.expected_starts, self.spare_room, self.claim_pauses)
 
 
 def decide(
@@ -180,9 +166,7 @@ def _decide(snapshot: Snapshot, setting: AttemptSetting, memory: Containment) ->
     )
 
 
-_COMPARED: Final = (
-    "plan", "waiting", "rounds", "reserved", "expected_starts", "spare_room", "claim_pauses",
-)  # fmt: skip
+_COMPARED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts", "spare_room")
 
 
 def _compared(decision: Decision, anew: Decision) -> Decision:
@@ -260,7 +244,6 @@ def _with_set_aside_statuses(
         reserved=decided.reserved,
         expected_starts=decided.expected_starts,
         spare_room=decided.spare_room,
-        claim_pauses=decided.claim_pauses,
         stays_until=decided.stays_until,
         next_limit=decided.next_limit,
         ended_early=decided.ended_early,

@@ -251,7 +251,7 @@ def test_starts_that_nobody_reads_are_not_worked_out(reads: bool) -> None:
         told: list[int] = []
 
         def enough(_sessions: int) -> bool:
-            told.append(len(simulation.cache.left.expected_starts.estimates))
+            told.append(len(simulation.cache.expected_starts.estimates))
             return False
 
         jobs = [job("first", 0, 100, 8), job("gang", 5, 50, 16)]

@@ -148,7 +148,8 @@ class SimulatedScheduler:
         )
         if following.rounds is not None:
             self.cache.rounds = following.rounds
-        self.cache.left = decision.left_to_next
+        self.cache.expected_starts = decision.expected_starts
+        self.cache.spare_room = decision.spare_room
         self._note_faults(decision)
         plan = carry(decision)
         if decision.ended_early:

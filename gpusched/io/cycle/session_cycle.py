@@ -426,7 +426,7 @@ class SessionCycle:
         )
         cache = self._cache
         cache.rounds = cache.rounds if following.rounds is None else following.rounds
-        cache.left = decision.left_to_next
+        cache.expected_starts, cache.spare_room = decision.expected_starts, decision.spare_room
         due = min(decision.next_limit, inf if self._due is None else self._due)
         if not decision.ended_early:
             told = len(decision.plan.gangs)

@@ -93,13 +93,7 @@ from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.nodes.pods_by_node import NodePods
 from gpusched.cache.queues.tree import QueueNode, QueueTree
-from gpusched.cache.snapshot import (
-    ClaimPause,
-    ExpectedStarts,
-    Snapshot,
-    StartEstimate,
-    TenantRound,
-)
+from gpusched.cache.snapshot import ExpectedStarts, Snapshot, StartEstimate, TenantRound
 from gpusched.config.model import (
     ClientConnectionConfig,
     Config,
@@ -141,7 +135,6 @@ TAGS: Final[dict[type[Any], str]] = {
     ExpectedStarts: "expected-starts",
     StartEstimate: "start-estimate",
     StartKnownBy: "start-known-by",
-    ClaimPause: "claim-pause",
     NodePods: "residents",
     Gang: "gang",
     PodSet: "task",

@@ -19,7 +19,6 @@ from gpusched.base.classes import frozen
 from gpusched.base.errors import Fenced, InvariantBroken, PluginFault
 from gpusched.cache.snapshot import (
     NO_EXPECTED_STARTS,
-    ClaimPause,
     ExpectedStarts,
     ObservedSnapshot,
     Snapshot,
@@ -41,7 +40,6 @@ from gpusched.session.containment.suspects import (
 from gpusched.session.framework.guard import Guard
 from gpusched.session.framework.plugin import Capability
 from gpusched.session.framework.reasons import shorten
-from gpusched.session.preempt.claims.claim_pauses import claim_pauses
 from gpusched.session.preempt.claims.late_claims import late_claims
 from gpusched.session.preempt.preemption_plans import gang_stops, preemption_plans
 from gpusched.session.preempt.stopped_gangs import stop_gangs
@@ -127,7 +125,6 @@ class AttemptResult:
         reserved: room that is kept for some of them.
         expected_starts: when gangs that wait are expected to start.
         spare_room: what others could take of nodes on which room is reserved, for the next snapshot.
-        claim_pauses: of gangs for which no victims are looked for, for the next snapshot.
         stays_until: the moment from which on the same snapshot may be decided on otherwise, seconds since the
             epoch; infinite for never.
         next_limit: when the first limit of time is over that was asked about, infinite for none.
@@ -150,7 +147,6 @@ class AttemptResult:
     reserved: tuple[ReservedRoom, ...] = ()
     expected_starts: ExpectedStarts = NO_EXPECTED_STARTS
     spare_room: Mapping[str, Resources] = attrs.field(factory=dict)
-    claim_pauses: tuple[ClaimPause, ...] = ()
     stays_until: float = -inf
     next_limit: float = inf
     ended_early: bool = False
@@ -278,7 +274,6 @@ def _early_result(
         rounds=snapshot.tenant_rounds,
         expected_starts=snapshot.expected_starts,
         spare_room=snapshot.spare_room,
-        claim_pauses=claim_pauses(session).left_to_next(),
         next_limit=observed.next_limit if settled else inf,
         ended_early=True,
         settled=settled,
@@ -310,7 +305,6 @@ def _whole_result(
         reserved=reserved,
         expected_starts=session.outcomes.expected_starts,
         spare_room=spare,
-        claim_pauses=claim_pauses(session).left_to_next(),
         stays_until=observed.stays_until,
         next_limit=observed.next_limit,
     )

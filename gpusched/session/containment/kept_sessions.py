@@ -15,7 +15,7 @@ import attrs
 
 from gpusched.api.meta.resources import Resources
 from gpusched.base.classes import frozen
-from gpusched.cache.snapshot import ClaimPause, Snapshot, TenantRound, same_cluster
+from gpusched.cache.snapshot import Snapshot, TenantRound, same_cluster
 from gpusched.config.model import PlacementConfig
 from gpusched.session.containment.attempt import AttemptResult
 from gpusched.session.framework.guard import DependsOn
@@ -28,11 +28,10 @@ KEPT_MAX: Final = 16
 
 @frozen(slots=True, eq=False)
 class _KeptSession:
-    """What was decided, on what rounds and pauses and beside which reserved room, and since when it holds."""
+    """What was decided, on what rounds and beside which reserved room, and since when it holds."""
 
     rounds: tuple[TenantRound, ...]
     spare_room: Mapping[str, Resources]
-    claim_pauses: tuple[ClaimPause, ...]
     since: float
     result: AttemptResult
     tells_its_own: bool
@@ -40,7 +39,7 @@ class _KeptSession:
 
     def looks_at_the_same(self, snapshot: Snapshot) -> bool:
         """Whether a session on a later snapshot of the same cluster would look at the same gangs."""
-        if (self.rounds, self.claim_pauses) != (snapshot.tenant_rounds, snapshot.claim_pauses):
+        if self.rounds != snapshot.tenant_rounds:
             return False
         return not self.result.rounds or self.spare_room == snapshot.spare_room
 
@@ -98,14 +97,7 @@ class KeptSessions:
         kept[:] = [each for each in kept[1 - KEPT_MAX :] if not each.looks_at_the_same(snapshot)]
         own = not snapshot.expected_starts.are_left_at(snapshot.now)
         kept.append(
-            _KeptSession(
-                snapshot.tenant_rounds,
-                snapshot.spare_room,
-                snapshot.claim_pauses,
-                since=snapshot.now,
-                result=result,
-                tells_its_own=own,
-            )
+            _KeptSession(snapshot.tenant_rounds, snapshot.spare_room, snapshot.now, result, own)
         )
 
 

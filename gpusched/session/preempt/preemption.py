@@ -24,11 +24,10 @@ from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import lacks_only_reserved_room, place_minimum
-from gpusched.session.framework.proposal import PREEMPT, RECLAIM, allowed_victims
+from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal, allowed_victims
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
-from gpusched.session.preempt.claims.claim_pauses import PAUSES_FROM, claim_pauses
 from gpusched.session.preempt.claims.claim_runs import ClaimRuns
 from gpusched.session.preempt.claims.claimant_class import (
     amounts_suffice,
@@ -39,7 +38,7 @@ from gpusched.session.preempt.claims.claimant_class import (
     sizes_compared,
 )
 from gpusched.session.preempt.claims.claimants import claim_rules
-from gpusched.session.preempt.claims.giving_order import first_gate_refusal
+from gpusched.session.preempt.claims.giving_order import eviction_steps
 from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
 from gpusched.session.preempt.claims.session_starts import started_gangs, withdraw_starts
 from gpusched.session.preempt.claims.stability import ChainCheck
@@ -226,7 +225,7 @@ class Preemption:
         if known is None or need < known[0]:
             before = self._chooser.work
             self._placed_on_trial = False
-            reach = self._try_unless_paused(gang, claimant, kind, need)
+            reach = self._try_on_types(gang, claimant, kind, need)
             looked_at = self._chooser.work - before
             self._session.work_budget.spend_units(
                 limits.WORK_CLASS + limits.WORK_VICTIM * looked_at
@@ -254,24 +253,6 @@ class Preemption:
         if not self._late:  # it was told before
             self._explain_failure(gang, need, known[1], unstable, self._takers.get(kind))
         return False
-
-    def _try_unless_paused(
-        self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
-    ) -> int | None:
-        """As ``_try_preemption``; 0 for a gang that pauses, as one for its minimum may."""
-        pauses, action = claim_pauses(self._session), self._rules.action
-        if self._late or self._rules.only_spare or not gang.missing_members:
-            return self._try_on_types(gang, claimant, kind, need)
-        if (pause := pauses.of_gang(gang, action)) is not None:
-            self._placed_on_trial = True
-            (self._takers if pause.takes_over else self._unstable)[kind] = pause.about
-            return 0
-        before = self._chooser.work
-        reach = self._try_on_types(gang, claimant, kind, need)
-        if reach is not None and self._chooser.work - before >= PAUSES_FROM:
-            about, taker = self._unstable.get(kind), self._takers.get(kind)
-            pauses.begin(gang, action, about, taker, chains_from=self._may_chain_from(gang))
-        return reach
 
     def _late_key(self, kind: ClaimantClass) -> Hashable:
         return (self._rules.action, self._rules.only_spare, kind)
@@ -560,11 +541,23 @@ class Preemption:
             return False
         if action != RECLAIM or not chosen or not hooks.reclaim_gates:
             return True
-        found = first_gate_refusal(self._session, claimant, self._victims, chosen)
-        if found is None:
+        asked = self._session.view.minimum(claimant)
+        steps = eviction_steps(self._session, claimant, self._victims, chosen)
+        chosen = [part for part, _ in steps]
+        chunks = [chunk for _, some in steps for chunk in some]
+
+        def passes(count: int) -> bool:
+            proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))
+            return not first_refusal(hooks.reclaim_gates, proposal).refuses
+
+        if passes(len(chunks)):
             return True
-        before, refused = found
-        self._chooser.cap_queue(kind, before, refused)
+        low, high = 0, len(chunks)
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if passes(middle) else (low, middle)
+        number = next(n for n, owner in enumerate(chosen) if owner.gang is chunks[high - 1].victim)
+        self._chooser.cap_queue(kind, chosen[:number], chosen[number].gang)
         return False
 
     # -- telling -----------------------------------------------------------------------------
@@ -576,9 +569,13 @@ class Preemption:
         if reach < 0 or ask is None or (self._rules.only_spare and need > 1):
             return  # members above a minimum ask for fewer next
         message = preemption_failed_message(
-            self._rules, need=need, reach=reach, unstable=unstable, taker=taker,
+            rules=self._rules,
+            need=need,
+            reach=reach,
+            unstable=unstable,
+            taker=taker,
             chains_from=self._may_chain_from(gang) if unstable is not None else inf,
-        )  # fmt: skip
+        )
         self._session.outcomes.extend_refusal(gang, message)
 
 

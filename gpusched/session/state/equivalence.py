@@ -127,7 +127,7 @@ class EquivalenceClasses:
             self._known_after_sweep = len(self._known)
             used = {key[-1] for key in self._known}
             self._common = {what: n for what, n in self._common.items() if n in used}
-            self._seen.clear()
+        self._seen.clear()  # what it speeds up is within a session
 
     def _find_class(self, gang: Gang) -> EquivalenceClass | None:
         if (

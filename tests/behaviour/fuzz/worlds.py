@@ -246,7 +246,8 @@ class FuzzedCluster:
             containment=self._containment,
         )
         self._cache.rounds = decision.rounds
-        self._cache.left = decision.left_to_next
+        self._cache.expected_starts = decision.expected_starts
+        self._cache.spare_room = decision.spare_room
         return decision
 
     def _compare_with_nothing_kept(self, snapshot: Snapshot, decision: Decision) -> None:

@@ -33,7 +33,7 @@ def told(c, after_s):
     """What is told a while after the last session, as a daemon passes it on to the next one."""
     c.now += after_s
     c.when.one_session()
-    c.cache.left = c.decision.left_to_next
+    c.cache.expected_starts = c.decision.expected_starts
     return {key.name: each.start for key, each in c.decision.expected_starts.estimates.items()}
 
 

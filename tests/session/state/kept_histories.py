@@ -29,7 +29,7 @@ from gpusched.testing.given import Given
 SECOND: Final = 10**9
 ACTIONS: Final = ("enqueue", "allocate", "preempt", "reclaim", "consolidate", "backfill")
 GREEDY: Final = PlacementConfig(solver="greedy")
-DECIDED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts", "claim_pauses")
+DECIDED: Final = ("plan", "waiting", "rounds", "reserved", "expected_starts")
 QUEUES: Final = ("a", "b", "c")
 CHANGES: Final = 3
 LOOKS: Final = 4
@@ -213,7 +213,8 @@ class KeptHistory:
             placement=GREEDY, containment=self.c.containment,
         )  # fmt: skip
         self.c.cache.rounds = decision.rounds
-        self.c.cache.left = decision.left_to_next
+        self.c.cache.expected_starts = decision.expected_starts
+        self.c.cache.spare_room = decision.spare_room
         return decision
 
     def decide_anew(self, snapshot: Snapshot) -> Decision:

@@ -40,7 +40,7 @@ class Rounds:
             self.changes, rounds=found.rounds, stays_until=found.stays_until, now=c.now,
             ended_early=found.ended_early,
         )  # fmt: skip
-        c.cache.left = found.left_to_next
+        c.cache.spare_room = found.spare_room
         if found.ended_early:
             c.cache.families.show_all_again()
         c.cache.rounds = before if following.rounds is None else following.rounds
@@ -158,7 +158,7 @@ def test_a_gang_for_which_room_is_free_comes_before_those_that_reserved_room_wou
     rounds = Rounds(work=24_000)
     c = _with_reserved_room(rounds, pairs=90)
     rounds.until_rest()
-    assert set(c.cache.left.spare_room) == {"more-1"}
+    assert set(c.cache.spare_room) == {"more-1"}
     c.gone("small-0")
     rounds.changes += 1
     told, _ = rounds.session()

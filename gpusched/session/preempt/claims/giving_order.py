@@ -8,8 +8,7 @@ from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.resources import Resources, total
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
-from gpusched.session.framework.proposal import Chunk, Proposal
-from gpusched.session.framework.verdict import first_refusal
+from gpusched.session.framework.proposal import Chunk
 from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import CandidateVictim, RunningGang, Victims
 from gpusched.session.state.session import Session
@@ -67,29 +66,6 @@ def eviction_steps(
         (part, eviction_chunks(part, victims.running(part.gang), pools))
         for part in in_giving_order(session, claimant, victims, parts)
     ]
-
-
-def first_gate_refusal(
-    session: Session, claimant: Gang, victims: Victims, parts: Iterable[VictimGroup]
-) -> tuple[list[VictimGroup], Gang] | None:
-    """The gang of the first step that policies refuse, with the parts before it; None where they let all go."""
-    asked = session.view.minimum(claimant)
-    steps = eviction_steps(session, claimant, victims, parts)
-    ordered = [part for part, _ in steps]
-    chunks = [chunk for _, some in steps for chunk in some]
-
-    def passes(count: int) -> bool:
-        proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))
-        return not first_refusal(session.hooks.reclaim_gates, proposal).refuses
-
-    if passes(len(chunks)):
-        return None
-    low, high = 0, len(chunks)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if passes(middle) else (low, middle)
-    number = next(n for n, owner in enumerate(ordered) if owner.gang is chunks[high - 1].victim)
-    return ordered[:number], ordered[number].gang
 
 
 def eviction_chunks(
