@@ -50,6 +50,7 @@ from gpusched.session.backfill.reservation_guard import (
 from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.framework.accounts.queue_accounts import BudgetUse, less
 from gpusched.session.framework.guard import DependsOn
+from gpusched.session.framework.hook_calls import Fullness
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.inter_pod_rules import DomainLimit, PairRule, PairScore
 from gpusched.session.framework.plugin import ActionNeeds, Capability, Plugin
@@ -117,6 +118,7 @@ __all__ = [
     "EvictOperation",
     "EvictionLimits",
     "EvictionRight",
+    "Fullness",
     "Gang",
     "GangKey",
     "GangStarts",

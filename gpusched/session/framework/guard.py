@@ -35,6 +35,9 @@ FOR_ALL = "for all"
 RESTS_ON = "rests on"
 """Ends the part of a callable that tells what answers of another one depend on."""
 
+FULLNESS = "fullness"
+"""Ends the part of a callable that tells as data how another one rates."""
+
 
 class HookListener(Protocol):
     """Hears how a callable fares."""

@@ -20,7 +20,7 @@ from gpusched.base.classes import frozen
 from gpusched.base.errors import PluginFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.queues.tree import QueueNode
-from gpusched.session.framework.guard import FOR_ALL, RESTS_ON, Guard
+from gpusched.session.framework.guard import FOR_ALL, FULLNESS, RESTS_ON, Guard
 from gpusched.session.framework.proposal import VictimFilterHook, VictimHook, VictimKeyHook
 from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.framework.sort_keys import Excluded, Key
@@ -51,6 +51,46 @@ _OF_CLAIMS = frozenset(
 NO_EVICTION = "nobody is evicted for it"
 
 
+@frozen(slots=True)
+class Fullness:
+    """Points of a node by how full it is with a pod, in resources that the pod asks for.
+
+    The sum of ``weight * (full * used // offered)`` over resources, where no more counts as used than is offered,
+    divided by ``divisor`` and rounded down.
+
+    Attributes:
+        weights: by resource; below zero where nodes are better that are empty.
+        full: points of a node that is full in one.
+        divisor: of the sum, above zero.
+    """
+
+    weights: tuple[tuple[str, int], ...]
+    full: int
+    divisor: int
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether all are ints, and no node gets more points than scores may have."""
+        numbers = (self.full, self.divisor, *(weight for _, weight in self.weights))
+        if not all(type(number) is int for number in numbers) or min(numbers[:2]) < 1:
+            return False
+        most = self.full * sum(abs(weight) for _, weight in self.weights)
+        return most <= SCORE_MAX * self.divisor
+
+    def of_rows(self, pod_class: PodClass, rows: NodeRows) -> Ints:
+        """Points of some rows for a class of pods without a share."""
+        points: Ints = np.zeros(len(rows), dtype=np.int64)
+        for name, weight in self.weights:
+            offered = np.maximum(rows.allocatable(name), 1)
+            used = np.minimum(rows.used(name) + pod_class.requests.get(name), offered)
+            points += weight * (self.full * used // offered)
+        return points // self.divisor
+
+
+FullnessOf = Callable[[tuple[str, ...], str], Fullness | None]
+"""Given names of the resources that pods ask for, sorted, and of that of their GPUs, empty for none."""
+
+
 @frozen
 class NodeScoreHook:
     """One score of nodes.
@@ -58,11 +98,15 @@ class NodeScoreHook:
     Attributes:
         alike: whether nodes that offer and hold the same amounts get the same points from it.
         only_with: fields of a class of which one must be set for it to be asked; none for all classes.
+        fullness: the same points as data, for pods without a share; None where there is no such form.
+        weight: by which these are multiplied.
     """
 
     score: NodeScore
     alike: bool
     only_with: tuple[str, ...] = ()
+    fullness: FullnessOf | None = None
+    weight: int = 1
 
     def concerns(self, pod_class: PodClass) -> bool:
         """Whether it is asked about a class."""
@@ -182,11 +226,17 @@ class HookCalls:
         return contain_when_called(self.guard, named, sound, unsure)
 
     def _wrap_score(
-        self, score: NodeScore, *, weight: int, alike: bool, only_with: Fields
+        self,
+        score: NodeScore,
+        weight: int,
+        alike: bool,
+        only_with: Fields,
+        fullness: FullnessOf | None,
     ) -> NodeScoreHook:
         """A score of nodes; what is no int for each of them is a fault, and no opinion then."""
         plugin, compares = self.plugin, alike and self.guard.compares_lists
         fields = tuple(only_with)
+        told: FullnessOf | None = None
 
         def rated(pod_class: PodClass, rows: NodeRows) -> Ints | None:
             answer = score(pod_class, rows)
@@ -207,9 +257,10 @@ class HookCalls:
                 return None
             if compares and pod_class.share is None:
                 _hold_alike(plugin, partial(rated, pod_class), rows)
+                _hold_fullness(plugin, told, pod_class, rows, points)
             if not _has_any(pod_class, fields) and points.any():
-                told = f"only_with {', '.join(fields)}, but rates a class without"
-                raise PluginFault(plugin, "node_score", told)
+                said = f"only_with {', '.join(fields)}, but rates a class without"
+                raise PluginFault(plugin, "node_score", said)
             return weight * _clamped(points)
 
         def neutral(fault: PluginFault, _pod: PodClass, _rows: NodeRows) -> Ints | None:
@@ -217,7 +268,26 @@ class HookCalls:
             return None
 
         asked = () if self.guard.compares_lists else fields
-        return NodeScoreHook(self._wrap_hook("node_score", weighed, neutral), alike, asked)
+        wrapped = self._wrap_hook("node_score", weighed, neutral)
+        if alike and fullness is not None:
+            told = self._wrap_fullness(fullness)
+        return NodeScoreHook(wrapped, alike, asked, told, weight)
+
+    def _wrap_fullness(self, fullness: FullnessOf) -> FullnessOf:
+        """The form as data of the score that was wrapped last; None, so that the score is asked, for a fault."""
+        plugin = self.plugin
+
+        def sound(resources: tuple[str, ...], gpu: str) -> Fullness | None:
+            answer: Any = fullness(resources, gpu)
+            if answer is None or (isinstance(answer, Fullness) and answer.is_sound):
+                return answer
+            raise PluginFault(plugin, "node_score", f"fullness: answered {shorten(repr(answer))}")
+
+        def unknown(fault: PluginFault, _resources: tuple[str, ...], _gpu: str) -> None:
+            self.faults.append(str(fault))
+
+        named = (plugin, "node_score", self._part_name("node_score", FULLNESS))
+        return contain_when_called(self.guard, named, sound, unknown)
 
     def _wrap_victim_filter(
         self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None, *, alike: bool
@@ -421,3 +491,20 @@ def text_of(plugin: str, detail: FilterDetail) -> FilterDetail:
         return shorten(answer)
 
     return sound
+
+
+def _hold_fullness(
+    plugin: str, fullness: FullnessOf | None, pod_class: PodClass, rows: NodeRows, points: Ints
+) -> None:
+    """A score that is told as data, too, is the same by it."""
+    names = tuple([name for name, amount in pod_class.requests.items if amount])
+    told = fullness and fullness(names, pod_class.gpu)
+    if not told:
+        return
+    differ = np.flatnonzero(told.of_rows(pod_class, rows) != points).tolist()
+    if differ:
+        name, said = rows.nodes()[differ[0]].name, int(points[differ[0]])
+        told_points = int(told.of_rows(pod_class, rows)[differ[0]])
+        raise PluginFault(
+            plugin, "node_score", f"fullness: {told_points} points of {name}, by itself {said}"
+        )

@@ -48,6 +48,7 @@ from gpusched.session.framework.hook_calls import (
     NO_EVICTION,
     Fields,
     FilterDetail,
+    FullnessOf,
     HookCalls,
     JointCheck,
     NodeScore,
@@ -261,7 +262,7 @@ class Hooks(HookCalls):
             reads: fields of a class that ``allows`` reads, such as ``("tolerations",)``: it is asked once for
                 classes that are equal in these. None where it may read any.
         """
-        number = len(self.filters)
+        number, plugin = len(self.filters), self.plugin
         fields = None if reads is None else tuple(reads)
         shown = fields if self.guard.compares_lists else None
 
@@ -272,8 +273,6 @@ class Hooks(HookCalls):
             self.filter_faults += 1
             self.unanswered[pod_class.digest, number] = filter_failure_message(fault)
             return [False] * len(nodes)
-
-        plugin = self.plugin
 
         def sound(
             pod_class: PodClass, nodes: Sequence[Node]
@@ -292,23 +291,23 @@ class Hooks(HookCalls):
         told = detail and contain_when_called(self.guard, named, text_of(plugin, detail), untold)
         self.filters.append(Filter(self.plugin, reason, wrapped, detail=told, reads=fields))
 
-    def _detail_untold(
-        self, fault: PluginFault, _pod_class: PodClass, _nodes: Sequence[Node]
-    ) -> str:
+    def _detail_untold(self, fault: PluginFault, *_about: object) -> str:
         """The reason stands without a detail that cannot be told."""
         self.faults.append(str(fault))
         return ""
 
     def node_score(
-        self, score: NodeScore, *, weight: int = 1, alike: bool = False, only_with: Fields = ()
-    ) -> None:
+        self, score: NodeScore, *, weight: int = 1, alike: bool = False,
+        only_with: Fields = (), fullness: FullnessOf | None = None,
+    ) -> None:  # fmt: skip
         """Which nodes are better for a class: larger is better, ``weight`` times as much.
 
-        None from ``score`` means no opinion on any node, and costs nothing. ``alike``: nodes that offer and hold
-        the same amounts get the same points, so that one of them is asked about; for classes that ask for a share
-        of a GPU each is. ``only_with``: fields of a class: where none of them is set it has no opinion.
+        None from ``score`` means no opinion on any node, and costs nothing. ``alike``: nodes that offer and hold the same
+        amounts get the same points, so that one of them is asked about; for classes that ask for a share of a GPU each is.
+        ``only_with``: fields of a class: where none of them is set it has no opinion. ``fullness``: what one that is
+        ``alike`` says as data, by which thousands of unlike pods are placed without a call.
         """
-        self.scores.append(self._wrap_score(score, weight=weight, alike=alike, only_with=only_with))
+        self.scores.append(self._wrap_score(score, weight, alike, only_with, fullness))
 
     def pair_filter(
         self,

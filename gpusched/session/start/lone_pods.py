@@ -16,6 +16,7 @@ from gpusched.session.backfill.reservations import session_reservations
 from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.gpu_types.options import chooses_gpu_types
+from gpusched.session.state.nodes.open_nodes import AmountChoices
 from gpusched.session.state.session import Session
 
 
@@ -30,6 +31,9 @@ class LonePods:
         self._session = session
         # Orders of members may be at fault even with one of them.
         self._possible = not session.snapshot.reservations and not session.hooks.pod_orders
+        self._choices = AmountChoices(
+            session.node_usage, session.hooks.scores, session.class_infos.allowed_rows
+        )
         self._kept = session.cache.kept.get_or_make(KeptRefusals, KeptRefusals)
 
     def start(self, gang: Gang) -> bool | Unschedulable:
@@ -41,12 +45,15 @@ class LonePods:
         if verdict.refuses:
             return Unschedulable(Reason(verdict.reason), verdict.message)
         pod = gang.pod_sets[0].pods[0]
-        info = session.class_infos.class_info(pod.pod_class)
-        row = info.class_fit.best_row()
+        found = self._choices.best_row(pod.pod_class)
+        if found is None:
+            info = session.class_infos.class_info(pod.pod_class)
+            found = info.class_fit.best_row(), info.request
+        row, request = found
         if row < 0:
             return False
         statement = session.statement()
-        statement.assign(pod, row, info.request)
+        statement.assign(pod, row, request)
         session.placements.commit(gang, statement)
         return True
 

@@ -15,7 +15,7 @@ from attrs import validators as v
 from gpusched_plugins.nodes.nodeorder.fragmentation import Ints
 from gpusched_plugins.nodes.nodeorder.typical_requests import TypicalRequests
 
-from gpusched.plugin import DEVICE, DependsOn, Hooks, NodeRows, PodClass, View
+from gpusched.plugin import DEVICE, DependsOn, Fullness, Hooks, NodeRows, PodClass, View
 
 FULL = 1000
 """Points of a node that is full (binpack) or empty (spread) in one resource."""
@@ -75,7 +75,8 @@ class NodeOrder:
         if self.args.strategy == "fragmentation":
             hooks.node_score(_score_fragmentation(view, self.args.look_ahead))
         else:
-            hooks.node_score(partial(_score_fullness, sign=sign), alike=True)
+            score = partial(_score_fullness, sign=sign)
+            hooks.node_score(score, alike=True, fullness=partial(_fullness, sign=sign))
         hooks.node_score(preference, only_with=("preferred",))
 
 
@@ -112,6 +113,16 @@ def _score_few(pod: PodClass, rows: NodeRows, *, sign: int) -> Ints:
             points[index] += weight * sign * full
         weights += weight
     return np.array([each // max(1, weights) for each in points], dtype=np.int64)
+
+
+def _fullness(resources: tuple[str, ...], gpu: str, *, sign: int) -> Fullness | None:
+    """``_score_fullness`` as data; None for pods without GPUs, which nodes with GPUs are rated lower for."""
+    if gpu not in resources:
+        return None
+    weights = [(name, 1) for name in PREFERRED if name in resources]
+    weights.append((gpu, GPU_WEIGHT))
+    divisor = sum(weight for _, weight in weights)
+    return Fullness(tuple((name, sign * weight) for name, weight in weights), FULL, divisor)
 
 
 def _amount_added(pod: PodClass, rows: NodeRows, resource: str) -> Ints | int:

@@ -287,6 +287,10 @@ class PodClassInfos:
         """Nodes that filters allow pods of a class, bool, shape (nodes,)."""
         return _rows_no_filter_refuses(pod_class, self._refused_rows(pod_class), len(self.nodes))
 
+    def allowed_rows(self, pod_class: PodClass) -> Bools:
+        """The same where they are not confined, with what is not supported; the same array for classes that are equal in that."""
+        return self._allowed_rows(pod_class, self._refused_rows(pod_class))
+
     def _refused_rows(self, pod_class: PodClass) -> list[Bools]:
         """Rows that each filter refuses: the same list for classes that are equal in all that filters read."""
         key, faults = self._key_for_filters(pod_class), self._hooks.filter_faults
