@@ -115,6 +115,9 @@ STATUS_SESSION_GANG_S: Final = 0.005
 depends on take about a hundredth of a processor."""
 STATUS_SESSION_DELAY_MAX_S: Final = 1.0
 """However many gangs wait, status is told after so long."""
+STATUS_UNTOLD_MAX_S: Final = 1.5
+"""While Jobs start one after the other, their sessions leave what they would tell to the one after them, which waits anew for so long
+behind the first of them; then one of them tells it."""
 SESSION_WORK_MAX: Final = 120_000
 """Default of ``limits.sessionWork``. Units of work, each about a microsecond, that the gangs of all tenants may come to in one action
 of one session; the others are looked at by the next."""

@@ -295,7 +295,7 @@ class SessionCycle:
         cache.foreseen = self._changes.begin_session(now)
         snapshot = snapshot_taker.take_snapshot(cache, now, self.faults.report_failure)
         snapshot = self._starts.with_start_errors(self.pauses.apply_pauses(snapshot))
-        snapshot = attrs.evolve(snapshot, status_may_wait=self._changes.is_all_told)
+        snapshot = attrs.evolve(snapshot, status_may_wait=self._changes.may_tell_later(now))
         return with_work_times(snapshot, self._work_times)
 
     async def _run_session(self) -> None:
@@ -437,7 +437,7 @@ class SessionCycle:
             self._following.note_gangs(told)
         elif decision.settled or (snapshot.foreseen and not snapshot.tenant_rounds):
             # It, or the session before, decided about everybody else: only status follows.
-            self._changes.note_settled_session(holds_until=due)
+            self._changes.note_settled_session(snapshot.now, holds_until=due)
             self._following.note_status()
             return
         self._following.follow(following.after_s)

@@ -21,14 +21,20 @@ class SeenChanges:
         self._looked_at = -1
         self._holds_until = -inf
         self._estimated = -1
-        self.is_all_told = False
-        """Whether the last session left out nothing of what it was to tell."""
+        self._untold_since = -inf
+        """When a session was held that left what it was to tell to those after it, and none has told it since; infinite for none,
+        minus infinity while nobody was told anything."""
 
     def note(self, change: Change) -> None:
         """Something changed."""
         self.count += 1
         self._unforeseen += change is not Change.FORESEEN
         self._news += change in (Change.ANY, Change.ALONE)
+
+    def may_tell_later(self, now: float) -> bool:
+        """Whether a session may leave what it is to tell to the next one: nobody has waited for long for what others left."""
+        untold_s = now - self._untold_since
+        return self._untold_since == inf or 0.0 <= untold_s < limits.STATUS_UNTOLD_MAX_S
 
     def begin_session(self, now: float) -> bool:
         """Whether all that a session knows is what the last whole one decided on, but for what that had counted on."""
@@ -49,7 +55,7 @@ class SeenChanges:
         Returns:
             When starts are to be worked out though nothing happens: this session left what was told, and there was news.
         """
-        self.is_all_told = True
+        self._untold_since = inf
         self._looked_at, news = self._taken
         self._holds_until = holds_until
         asked_s = min(limits.ESTIMATES_SESSION_GANG_S * gangs, limits.ESTIMATES_SESSION_MAX_S)
@@ -58,12 +64,13 @@ class SeenChanges:
             self._estimated = news
         return again if news != self._estimated and again > now else inf
 
-    def note_settled_session(self, *, holds_until: float) -> None:
+    def note_settled_session(self, now: float, *, holds_until: float) -> None:
         """Note that the session ended early and has decided about everybody nevertheless, together with the one before it.
 
         Args:
+            now: of the session.
             holds_until: when a moment comes that it asked about.
         """
-        self.is_all_told = False
+        self._untold_since = min(self._untold_since, now)
         self._looked_at, _ = self._taken
         self._holds_until = min(self._holds_until, holds_until)

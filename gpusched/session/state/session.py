@@ -298,7 +298,9 @@ class Session:
         return EarlyEnd(
             possible=possible and bool(awaited or selection.all_known),
             awaited=awaited,
-            settles=possible and snapshot.status_may_wait and not (selection.leaves_out or moves),
+            settles=possible
+            and snapshot.status_may_wait
+            and not (awaited or selection.leaves_out or moves),
             starts_whole=self._starts_whole_job,
         )
 

@@ -87,7 +87,7 @@ def test_a_session_with_foreseen_pods_ends_when_they_have_started(given):
     pods_come(c, "one")
     pods_come(c, "two")
     decision = foreseen_session(c)
-    assert decision.ended_early
+    assert (decision.ended_early, decision.settled) == (True, True)
     assert c.then.started() == ["one", "two"]
     assert decision.plan.gangs == decision.plan.queues == ()
     assert decision.plan.binds == whole(c).plan.binds
@@ -101,7 +101,18 @@ def test_it_does_not_end_before_all_that_are_awaited_had_a_turn(given):
     c.gone("none").pod("other", gpus=8, node="node-0", slots=255, scheduler="default-scheduler")
     decision = foreseen_session(c)
     assert len(c.then.started()) == 1
+    assert not decision.settled
     assert decision.plan.binds == whole(c).plan.binds
+
+
+def test_where_somebody_else_starts_as_well_others_may(given):
+    """Given that a gang has room which the session before did not see, then all that is behind it is looked at by the next one."""
+    c = started(given, "one")
+    pods_come(c, "one")
+    c.nodes(1, prefix="more", gpus=8)
+    decision = foreseen_session(c)
+    assert c.then.started() == ["one", "waits-0"]
+    assert not decision.settled
 
 
 def test_a_session_in_which_no_awaited_gang_starts_is_whole(given):

@@ -104,21 +104,43 @@ def test_a_session_that_moves_gangs_is_whole():
     assert (decision.ended_early, decision.plan) == (False, whole.plan)
 
 
-def test_only_one_session_in_a_row_leaves_its_status_to_the_next():
-    """Given that one was settled, when news follow, then the next is whole; pods that it counted on are foreseen."""
+def all_told(at):
+    """Changes of which a whole session has told everything."""
     seen = SeenChanges()
     seen.note(Change.ANY)
-    seen.begin_session(100.0)
-    assert not seen.is_all_told
-    seen.note_whole_session(100.0, holds_until=160.0, starts=ExpectedStarts(100.0))
-    assert seen.is_all_told
+    seen.begin_session(at)
+    seen.note_whole_session(at, holds_until=at + 60.0, starts=ExpectedStarts(at))
+    return seen
+
+
+def test_the_first_session_tells_what_it_finds():
+    """Nobody was told anything yet."""
+    assert not SeenChanges().may_tell_later(100.0)
+
+
+def test_pods_behind_a_settled_session_are_foreseen():
+    """Given that one was settled, when pods come that it counted on, then they are foreseen until a moment comes."""
+    seen = all_told(100.0)
     seen.note(Change.ANY)
     assert not seen.begin_session(110.0)
-    seen.note_settled_session(holds_until=inf)
-    assert not seen.is_all_told
+    seen.note_settled_session(110.0, holds_until=inf)
     seen.note(Change.FORESEEN)
     assert seen.begin_session(110.1)
     assert not seen.begin_session(160.0)
+
+
+@pytest.mark.parametrize(
+    ("at", "later"), [(110.0, True), (111.4, True), (111.5, False), (109.0, False)]
+)
+def test_settled_sessions_in_a_row_leave_nothing_untold_for_long(at, later):
+    """Given sessions of which the first left what it was to tell at second 110, then those soon after it may leave theirs, too."""
+    seen = all_told(100.0)
+    assert seen.may_tell_later(109.9)
+    seen.note_settled_session(110.0, holds_until=inf)
+    seen.note_settled_session(111.0, holds_until=inf)
+    assert seen.may_tell_later(at) is later
+    seen.note_whole_session(111.5, holds_until=inf, starts=ExpectedStarts(111.5))
+    assert seen.may_tell_later(120.0)
 
 
 @pytest.mark.parametrize("settled", [True, False])

@@ -36,6 +36,8 @@ class EarlyEnd:
     ) -> None:
         self._possible = possible
         self._awaited = set(awaited)
+        self._as_foreseen = bool(self._awaited)
+        """Whether it awaits gangs, and none had a turn that did not start, nor did anybody else start."""
         self._settles = settles
         self._starts_whole = starts_whole
         self._had_turn: set[GangKey] = set()
@@ -49,9 +51,11 @@ class EarlyEnd:
         """A gang had its turn; the first one that does not start behind one that did ends the session."""
         if self._possible:
             self._had_turn.add(gang.key)
+            self._as_foreseen &= started == (gang.key in self._awaited)
             self._awaited.discard(gang.key)
-            self.reached = self._started and not started and not self._awaited
             self._started |= started
+            if self._started and not started and not self._awaited:
+                self._end()
         elif self._settles:
             self._had_turn.add(gang.key)
             self._settles = not started or self._starts_whole(gang)
@@ -78,7 +82,12 @@ class EarlyEnd:
 
     def note_last_turn(self) -> None:
         """Everybody had a turn: where one of them started, what is left of the session is for the next one, too."""
-        self.reached = self.reached or (self._possible and self._started)
+        if not self.reached and self._possible and self._started:
+            self._end()
+
+    def _end(self) -> None:
+        # All others were decided about with the room of those that came taken, by the session that counted on them.
+        self.reached, self.settled = True, self._as_foreseen and not self._awaited
 
     def with_turn(self, gangs: Sequence[Gang]) -> Sequence[Gang]:
         """Those of some gangs that are not left to the next session."""
