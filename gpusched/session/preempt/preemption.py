@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from enum import Enum
 from functools import partial
 from itertools import zip_longest
 from math import inf
@@ -24,11 +23,11 @@ from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
 from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import lacks_only_reserved_room, place_minimum
-from gpusched.session.framework.proposal import PREEMPT, RECLAIM, Proposal, allowed_victims
+from gpusched.session.framework.proposal import PREEMPT, RECLAIM, allowed_victims
 from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.framework.verdict import Verdict, first_refusal
 from gpusched.session.gpu_types.options import types_to_start_on
-from gpusched.session.preempt.claims.claim_runs import ClaimRuns
+from gpusched.session.preempt.claims.claim_runs import ENDS_SEARCH, REFUSALS, ClaimResult, ClaimRuns
 from gpusched.session.preempt.claims.claimant_class import (
     amounts_suffice,
     claimant_class,
@@ -38,10 +37,11 @@ from gpusched.session.preempt.claims.claimant_class import (
     sizes_compared,
 )
 from gpusched.session.preempt.claims.claimants import claim_rules
-from gpusched.session.preempt.claims.giving_order import eviction_steps
+from gpusched.session.preempt.claims.giving_order import refused_victim
 from gpusched.session.preempt.claims.late_claims import CLASSES_MAX, late_claims
 from gpusched.session.preempt.claims.session_starts import started_gangs, withdraw_starts
 from gpusched.session.preempt.claims.stability import ChainCheck
+from gpusched.session.preempt.claims.supposed_victims import SupposedVictims, supposed_victims
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.preemption_messages import (
     preemption_failed_message,
@@ -65,16 +65,8 @@ EvictionMessage = Callable[[Gang, Sequence[EvictOperation]], str]
 """The message for victims, given the claimant and the evictions for it."""
 
 
-class _PreemptionResult(Enum):
-    CLAIMED = "claimed"
-    REFUSED = "refused"
-    """A policy objects to a victim, which is excluded now."""
-    NO_PLACE = "no place"
-    LEFT = "left to the next session"
-    """It would take back no start of this session, and is no late claim therefore."""
-
-
-_ENDS_SEARCH = frozenset({_PreemptionResult.CLAIMED, _PreemptionResult.LEFT})
+_Choice = Sequence[VictimGroup]
+_Search = Callable[[], _Choice | None] | None
 
 
 class Preemption:
@@ -86,6 +78,7 @@ class Preemption:
         reason: that victims are told.
         message: that victims are told.
         supposing: victims of which none is evicted: it is only asked for whom some would be.
+        known: who would leave for others, to be asked about before a search; None to search always.
         late: victims that lose members only with a start of this session that is taken back.
     """
 
@@ -97,9 +90,11 @@ class Preemption:
         reason: Reason,
         message: EvictionMessage,
         supposing: Victims | None = None,
+        known: SupposedVictims | None = None,
         late: Victims | None = None,
     ) -> None:
         self._supposing = supposing is not None
+        self._known = known
         self._would_withdraw: tuple[WithdrawOperation, ...] = ()
         """Places of this session that the claim supposed last would take back."""
         self._late = late is not None
@@ -310,10 +305,14 @@ class Preemption:
         self, gang: Gang, claimant: Gang, kind: ClaimantClass, need: int
     ) -> int | None:
         """None when room was made; else how many would have fitted, -1 when that says nothing."""
+        if self._known is not None:
+            for chosen in self._known.for_claimant(claimant, self._victims, self._rules):
+                if self._claim_victims(gang, claimant, kind, chosen) in ENDS_SEARCH:
+                    return None
         swap = self._runs.choose_swap(gang, claimant, kind)
         if swap is None:
             return self._try_choices(gang, claimant, kind, need)
-        if self._claim_victims(gang, claimant, kind, swap, swap=True) in _ENDS_SEARCH:
+        if self._claim_victims(gang, claimant, kind, swap, swap=True) in ENDS_SEARCH:
             return None
         return self._try_choices(gang, claimant, kind, need, tried=1)
 
@@ -330,13 +329,15 @@ class Preemption:
         if by_trial and self._serve_by_model(gang, claimant, kind, wheres):
             return None
         if not by_trial and lacks_only_reserved_room(session, gang, claimant):
-            return None if self._claim_victims(gang, claimant, kind, ()) in _ENDS_SEARCH else -1
+            return None if self._claim_victims(gang, claimant, kind, ()) in ENDS_SEARCH else -1
         refused, by_trial = False, by_trial or tried > 0
+        quick = False  # from a victim that stays on: which choice is cheapest matters where one may be made
         for _ in range(tried, _TRIES_MAX):
+            search = partial(self._runs.choose_victims, claimant, kind, need, wheres)
             if by_trial:
                 chosen = self._victims_by_trial(claimant, kind)
             else:
-                chosen = self._runs.choose_victims(claimant, kind, need, wheres)
+                chosen = search(quick=quick)
                 if chosen is None and (refused or session.snapshot.nodes.shared):
                     # The cheapest may not go together; those in the order of policies may. And
                     # only a trial sees that shares leave a GPU together.
@@ -347,11 +348,14 @@ class Preemption:
                     chosen = self._or_shares(claimant, kind, chosen)
             if chosen is None:
                 break
-            result = self._claim_victims(gang, claimant, kind, chosen)
-            if result in _ENDS_SEARCH:
+            result = self._claim_choice(
+                gang, claimant, kind, chosen, search if quick and not by_trial else None
+            )
+            if result in ENDS_SEARCH:
                 return None
-            refused = refused or result is _PreemptionResult.REFUSED
-            if result is _PreemptionResult.NO_PLACE:
+            quick = quick or result is ClaimResult.UNSTABLE
+            refused = refused or result in REFUSALS
+            if result is ClaimResult.NO_PLACE:
                 if by_trial:
                     break
                 by_trial = True
@@ -375,7 +379,7 @@ class Preemption:
             if chosen is None:
                 return False
             chosen = self._or_shares(claimant, kind, chosen)
-            if self._claim_victims(gang, claimant, kind, chosen) in _ENDS_SEARCH:
+            if self._claim_victims(gang, claimant, kind, chosen) in ENDS_SEARCH:
                 return True
             refused.append(frozenset(seat.member.pod.uid for part in chosen for seat in part.seats))
             gangs = self._chooser.allowed_victims(claimant, kind)
@@ -418,21 +422,33 @@ class Preemption:
         return found
 
     # -- claiming ----------------------------------------------------------------------------
+    def _claim_choice(
+        self, gang: Gang, claimant: Gang, kind: ClaimantClass, chosen: _Choice, search: _Search
+    ) -> ClaimResult:
+        """Make a claim of victims, or where one could be made of the cheapest, if these are still to be searched for."""
+        if search is None:
+            return self._claim_victims(gang, claimant, kind, chosen)
+        result = self._claim_victims(gang, claimant, kind, chosen, looks=True)
+        if result in REFUSALS:
+            return result
+        return self._claim_victims(gang, claimant, kind, search() or chosen)
+
     def _claim_victims(
         self,
         gang: Gang,
         claimant: Gang,
         kind: ClaimantClass,
-        chosen: Sequence[VictimGroup],
+        chosen: _Choice,
         *,
         swap: bool = False,
-    ) -> _PreemptionResult:
-        """Make a claim if policies agree and there is a place: with ``swap`` that of its victim, which is known."""
+        looks: bool = False,
+    ) -> ClaimResult:
+        """Make a claim if policies agree and there is a place: with ``swap`` that of its victim; ``looks`` only asks."""
         session = self._session
         self._placed_on_trial = True
         joined = self._runs.joins(claimant, kind, chosen)
         if not joined and not self._policies_agree(claimant, kind, chosen):
-            return _PreemptionResult.REFUSED
+            return ClaimResult.REFUSED
         statement = session.statement()
         for part in chosen:
             for seat in part.seats:
@@ -444,28 +460,33 @@ class Preemption:
             statement.assign(claimant.pod_sets[0].pods[0], left.row, left.request)
         elif refused or place_minimum(session, claimant, statement) or not statement.assignments:
             statement.discard()
-            return _PreemptionResult.NO_PLACE
+            return ClaimResult.NO_PLACE
         if self._supposing:
             self._would_withdraw = statement.withdrawn
             statement.discard()
-            return _PreemptionResult.CLAIMED
+            if self._known is not None:
+                self._known.note(self._victims, chosen)
+            return ClaimResult.CLAIMED
         if self._late and not statement.withdrawn:
             statement.discard()
-            return _PreemptionResult.LEFT
+            return ClaimResult.LEFT
         stable = session.hooks.stable.chains
         unstable = None if joined else self._unstable_victim(claimant, statement)
         if unstable is not None:
             statement.discard()
             self._exclude_unstable(claimant, kind, unstable)
             self._unstable[self._serving] = unstable
-            return _PreemptionResult.REFUSED
+            return ClaimResult.UNSTABLE
         taker = self._chains().gang_that_takes_over(claimant, statement) if stable else None
         if taker is not None:
             statement.discard()
             self._takers[self._serving] = taker
-            return _PreemptionResult.NO_PLACE
+            return ClaimResult.NO_PLACE
+        if looks:
+            statement.discard()
+            return ClaimResult.STANDS
         self._keep_claim(gang, statement)
-        return _PreemptionResult.CLAIMED
+        return ClaimResult.CLAIMED
 
     def _keep_claim(self, gang: Gang, statement: Statement) -> None:
         """Nominate what a statement gives a gang, and tell who has to know."""
@@ -524,13 +545,10 @@ class Preemption:
         victims = self._victims
         queue = [victims.running(gang) for gang in victims.of_queue(unstable.queue)]
         alike = self._chains().gangs_that_stay(claimant, [each for each in queue if each])
-        self._chooser.exclude_gangs(
-            kind, [unstable, *(gang for gang in alike if gang.key != unstable.key)]
-        )
+        others = [gang for gang in alike if gang.key != unstable.key]
+        self._chooser.exclude_gangs(kind, [unstable, *others])
 
-    def _policies_agree(
-        self, claimant: Gang, kind: ClaimantClass, chosen: Sequence[VictimGroup]
-    ) -> bool:
+    def _policies_agree(self, claimant: Gang, kind: ClaimantClass, chosen: _Choice) -> bool:
         """Whether policies let all of them go; a refused victim is not chosen again."""
         hooks, action = self._session.hooks, self._rules.action
         gangs = [part.gang for part in chosen]
@@ -539,26 +557,10 @@ class Preemption:
             refused = next(gang for gang, other in zip_longest(gangs, allowed) if gang is not other)
             self._chooser.exclude_gangs(kind, [refused])
             return False
-        if action != RECLAIM or not chosen or not hooks.reclaim_gates:
-            return True
-        asked = self._session.view.minimum(claimant)
-        steps = eviction_steps(self._session, claimant, self._victims, chosen)
-        chosen = [part for part, _ in steps]
-        chunks = [chunk for _, some in steps for chunk in some]
-
-        def passes(count: int) -> bool:
-            proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))
-            return not first_refusal(hooks.reclaim_gates, proposal).refuses
-
-        if passes(len(chunks)):
-            return True
-        low, high = 0, len(chunks)
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if passes(middle) else (low, middle)
-        number = next(n for n, owner in enumerate(chosen) if owner.gang is chunks[high - 1].victim)
-        self._chooser.cap_queue(kind, chosen[:number], chosen[number].gang)
-        return False
+        objection = refused_victim(self._session, claimant, self._victims, chosen, action)
+        if objection is not None:
+            self._chooser.cap_queue(kind, *objection)
+        return objection is None
 
     # -- telling -----------------------------------------------------------------------------
     def _explain_failure(
@@ -583,7 +585,7 @@ def _would_claim(session: Session, rules: VictimRules, victims: Victims, gang: G
     """Whether some of these victims would be evicted for a gang; nobody is told of it."""
     return Preemption(
         session, rules, reason=Reason.PREEMPTED, message=lambda _gang, _evictions: "",
-        supposing=victims,
+        supposing=victims, known=supposed_victims(session),
     ).would_claim(gang)  # fmt: skip
 
 

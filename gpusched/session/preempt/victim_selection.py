@@ -113,6 +113,7 @@ class VictimSelector:
         any_will_do: bool = False,
     ) -> None:
         self._any_will_do = any_will_do
+        self._quick = any_will_do
         self._session = session
         self._victims = victims
         self._rules = rules
@@ -135,6 +136,7 @@ class VictimSelector:
         areas: Sequence[NodeSet],
         *,
         freely: bool = False,
+        quick: bool = False,
     ) -> list[VictimGroup] | None:
         """The cheapest victims over all areas; None when no area can be made to hold the gang.
 
@@ -147,8 +149,10 @@ class VictimSelector:
             need: members that must fit.
             areas: where.
             freely: limits on losses are not asked for anew: they are known to be in nobody's way.
+            quick: the first that are found will do: it is not searched for cheaper ones.
         """
         self._tables.clear()
+        self._quick = quick or self._any_will_do
         # Nothing moves while areas are compared: policies are asked once for all of them.
         if not freely:
             self.loss_accounts(claimant, kind).renew_limits(claimant)
@@ -549,7 +553,7 @@ class VictimSelector:
         settings = self._session.placement
         if settings.solver != "cpsat" or self._budget <= 0:
             return None
-        if best is not None and self._any_will_do:
+        if best is not None and self._quick:
             return None
         if not pool.fixed:
             return None  # whose turn it is to lose comes before what is lost

@@ -214,6 +214,11 @@ class Victims:
             return QueueKinds.unlike(self.of_queue(queue))
         return self._placed.kinds_of_queue(queue)
 
+    def ran_before(self, gang: Gang) -> bool:
+        """Whether a gang is as it was before the session, and all of it is known: it gets no places in this one."""
+        known = self._placed.of_queue(gang.queue).get(gang.key)
+        return known is gang and gang.key not in self._starting.get(gang.queue, ())
+
     def only_spare_members(self) -> Victims:
         """The same victims, of which each gang goes on: what is claimed of either is off both."""
         spare = copy.copy(self)

@@ -122,3 +122,19 @@ def test_many_equal_victims_that_stay_do_not_hide_the_one_that_may_leave(given):
     high(c, gpus=2, **only_here)
     c.when.one_session()
     assert c.then.evicted() == ["stable-0"]
+
+
+def test_after_a_victim_that_stays_the_cheapest_others_go(given):
+    """Of those that are found at once, one after the other for each place, two gangs would lose more work than one."""
+    c = given.queue("owner", limits={"deserved": {entities.GPU: 14}})
+    for number in range(5):
+        c.node(f"n{number}", gpus=2, labels={"kind": "a"})
+    runs(c.node("n5", gpus=2), "lent", "n5", gpus=2, queue="guest")
+    here = {"node_selector": {"kind": "a"}, "gpus": 2, "queue": "owner"}
+    runs(c, "stays", "n0", gpus=2, queue="owner", since=entities.NOW - 1)
+    runs(c, "first", "n1", since=entities.NOW - 100, **here)
+    runs(c, "second", "n2", since=entities.NOW - 200, **here)
+    runs(c, "both", "n3 n4", since=entities.NOW - 120, **here)
+    c.gang("high", pods=2, priority=9, created=c.now, **here)
+    c.when.one_session()
+    assert c.then.evicted() == ["both-0", "both-1"]

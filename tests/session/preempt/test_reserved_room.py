@@ -36,9 +36,9 @@ def test_nobody_looks_for_victims_for_it(given, monkeypatch):
     asked = []
     choose = VictimSelector.choose_victims
 
-    def noting(self, claimant, *args):
+    def noting(self, claimant, *args, **kwargs):
         asked.append(claimant.key.name)
-        return choose(self, claimant, *args)
+        return choose(self, claimant, *args, **kwargs)
 
     monkeypatch.setattr(VictimSelector, "choose_victims", noting)
     given.gang("small", pods=1, gpus=1, queue="q", priority=100, created=entities.BORN + 1)

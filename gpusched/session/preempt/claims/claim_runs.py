@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from enum import Enum
 from typing import Final
 
 from gpusched.api.gang.pod_group import GangTerms
@@ -36,6 +37,25 @@ AHEAD_FIRST: Final = 8
 AHEAD_MAX: Final = 512
 RUNS_MAX: Final = 8
 """Runs under way at once: each is asked about again where another begins."""
+
+
+class ClaimResult(Enum):
+    """How a claim of victims that were chosen ended."""
+
+    CLAIMED = "claimed"
+    REFUSED = "refused"
+    """A policy objects to a victim, which is excluded now."""
+    UNSTABLE = "unstable"
+    """A victim would have a third gang evicted, and is excluded now."""
+    STANDS = "stands"
+    """Nothing is in the way of a claim that was only looked at."""
+    NO_PLACE = "no place"
+    LEFT = "left to the next session"
+    """It would take back no start of this session, and is no late claim therefore."""
+
+
+ENDS_SEARCH: Final = frozenset({ClaimResult.CLAIMED, ClaimResult.LEFT})
+REFUSALS: Final = frozenset({ClaimResult.REFUSED, ClaimResult.UNSTABLE})
 
 Checks = Sequence[Callable[[Gang], Verdict]]
 Path = tuple[str, ...]
@@ -166,14 +186,20 @@ class ClaimRuns:
         return allowed
 
     def choose_victims(
-        self, claimant: Gang, kind: ClaimantClass, need: int, areas: Sequence[NodeSet]
+        self,
+        claimant: Gang,
+        kind: ClaimantClass,
+        need: int,
+        areas: Sequence[NodeSet],
+        *,
+        quick: bool = False,
     ) -> list[VictimGroup] | None:
         """The victims that the chooser chooses; within a run it need not be told what queues may lose."""
         if self._loses_freely(kind):
             chosen = self._chooser.choose_victims(claimant, kind, need, areas, freely=True)
             if chosen is not None and self.joins(claimant, kind, chosen):
                 return chosen
-        return self._chooser.choose_victims(claimant, kind, need, areas)
+        return self._chooser.choose_victims(claimant, kind, need, areas, quick=quick)
 
     def choose_swap(
         self, gang: Gang, claimant: Gang, kind: ClaimantClass

@@ -1,4 +1,4 @@
-"""In which order queues give what a choice of victims takes, and in which steps each gang goes."""
+"""In which order queues give what a choice of victims takes, in which steps each gang goes, and who is refused."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from gpusched.api.devices.slots import accelerator
 from gpusched.api.meta.resources import Resources, total
 from gpusched.cache.gangs.gang import Gang, Placed
 from gpusched.session.framework.accounts.node_pools import NodePoolAccounts
-from gpusched.session.framework.proposal import Chunk
+from gpusched.session.framework.proposal import RECLAIM, Chunk, Proposal
+from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.victim_pool import VictimGroup
 from gpusched.session.preempt.victims import CandidateVictim, RunningGang, Victims
 from gpusched.session.state.session import Session
@@ -66,6 +67,40 @@ def eviction_steps(
         (part, eviction_chunks(part, victims.running(part.gang), pools))
         for part in in_giving_order(session, claimant, victims, parts)
     ]
+
+
+def refused_victim(
+    session: Session, claimant: Gang, victims: Victims, chosen: Sequence[VictimGroup], action: str
+) -> tuple[list[VictimGroup], Gang] | None:
+    """The first gang that reclaim may not take, and what it takes before; None where it may take all.
+
+    Args:
+        session: in which is asked.
+        claimant: for which room is made.
+        victims: those that are left.
+        chosen: what would leave, each allowed by filters.
+        action: ``preempt``, which may take all, or ``reclaim``.
+    """
+    gates = session.hooks.reclaim_gates
+    if action != RECLAIM or not chosen or not gates:
+        return None
+    asked = session.view.minimum(claimant)
+    steps = eviction_steps(session, claimant, victims, chosen)
+    parts = [part for part, _ in steps]
+    chunks = [chunk for _, some in steps for chunk in some]
+
+    def passes(count: int) -> bool:
+        proposal = Proposal(claimant=claimant, requests=asked, chunks=tuple(chunks[:count]))
+        return not first_refusal(gates, proposal).refuses
+
+    if passes(len(chunks)):
+        return None
+    low, high = 0, len(chunks)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if passes(middle) else (low, middle)
+    number = next(n for n, owner in enumerate(parts) if owner.gang is chunks[high - 1].victim)
+    return parts[:number], parts[number].gang
 
 
 def eviction_chunks(
