@@ -41,8 +41,12 @@ class Seen:
             without_overdue=lambda gang: (
                 attrs.evolve(gang) if gang.key.name in self.overdue else gang
             ),
-            as_seen=lambda gang: attrs.evolve(gang, warning=self.text),
+            as_seen=self._as_seen,
         )
+
+    def _as_seen(self, gang: Gang) -> Gang:
+        late = ", overdue" if gang.key.name in self.overdue else ""
+        return attrs.evolve(gang, warning=f"{self.text}{late}")
 
 
 def told(lines: GangLines):
@@ -93,6 +97,16 @@ def test_lines_after_any_history_are_those_made_anew(seed):
         seen.overdue = set(rng.sample(names, min(len(names), rng.choice((0, 2)))))
         shown = c.cache.take_snapshot(float(step)).gangs
         assert told(seen.lines(kept, shown)) == told(seen.lines(KeptLines(), shown)), step
+
+
+def test_pods_that_were_late_are_expected_again_when_the_clock_is_set_back():
+    """Given a gang whose pods had not come in time, when that time is still to come, then it is seen as made anew."""
+    c, kept, seen = Given().nodes(1, gpus=8), KeptLines(), Seen()
+    c.gang("g0", pods=1, gpus=1)
+    shown = c.cache.take_snapshot(1.0).gangs
+    for overdue in (set(), {"g0"}, set(), {"g0"}):
+        seen.overdue = overdue
+        assert told(seen.lines(kept, shown)) == told(seen.lines(KeptLines(), shown)), overdue
 
 
 def test_a_line_of_which_nothing_changed_is_the_same_object():

@@ -209,6 +209,8 @@ class KeptLines:
         """What the session saw in their place, where that was another object; by the same ``id``."""
         self._changeable: dict[int, Gang] = {}
         """Those of them of which a session may see another."""
+        self._overdue = set[int]()
+        """Those whose pods had not come in time in the last session; by the same ``id``."""
         self._by_key: dict[GangKey, Gang] = {}
         self._lines: dict[LineKey, GangLine] = {}
         self._rests_on: tuple[object, ...] = ()
@@ -257,6 +259,7 @@ class KeptLines:
         as_seen: Callable[[Gang], Gang],
     ) -> list[Gang]:
         """Gangs of the snapshot that the session sees as another object than the last one did."""
+        overdue, self._overdue = self._overdue, set()
         if not self._changeable:
             self._seen = {}
             return []
@@ -269,8 +272,12 @@ class KeptLines:
         moved = []
         for number, gang in self._changeable.items():
             known = before.get(number)
-            pods_came = without_overdue(gang) is gang
-            if not (same and known is not None and pods_came):
+            if without_overdue(gang) is not gang:
+                self._overdue.add(number)
+                known = None
+            elif not same or number in overdue:  # the clock may have been set back
+                known = None
+            if known is None:
                 known = as_seen(gang)
             if known is not gang:
                 self._seen[number] = known
