@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
+from gpusched.base.errors import UsageError
 from gpusched.cli.shell.connection import (
     connection_choice as connection_choice,  # noqa: PLC0414 - commands find it here
 )
@@ -35,6 +36,20 @@ def named_path(text: str) -> Path:
     if not text:
         raise argparse.ArgumentTypeError("an empty text names no file or folder")
     return Path(text)
+
+
+def check_output_file(option: str, file: Path | None) -> None:
+    """Tell a mistake in the file that a command writes at its end before anything is done.
+
+    Raises:
+        UsageError: it is a folder, or in none.
+    """
+    if file is None:
+        return
+    if file.is_dir():
+        raise UsageError(f"{option}: {file} is a folder; name a file in it")
+    if not file.resolve().parent.is_dir():
+        raise UsageError(f"{option}: there is no folder {file.resolve().parent}")
 
 
 class Parser(argparse.ArgumentParser):

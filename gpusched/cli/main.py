@@ -7,6 +7,7 @@ reached, 70 a bug (its story is in a file that is named), 77 the API server does
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import platform
@@ -21,7 +22,7 @@ from typing import Final
 
 from gpusched import __version__
 from gpusched.base import limits
-from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled
+from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled, UsageError
 from gpusched.cli.command import Parser
 from gpusched.cli.shell.leading_options import with_leading_options_behind, with_words_first
 
@@ -89,6 +90,8 @@ INTERRUPTED: Final = 130
 """What a shell reports of a program that Ctrl-C ended."""
 PIPE_CLOSED: Final = 141
 """What a shell reports of a program whose reader went away, as in ``gpusched get ... | head``."""
+_NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
+"""Why a write may fail that is right: the disk is full, or nothing may be written to it."""
 
 
 def build_parser(prog: str, *, named: str | None) -> Parser:
@@ -149,6 +152,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
     prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
     is_process = argv is None
+    _open_closed_streams()
     if is_process:
         gc.disable()  # what imports make stays: looking through it is a tenth of their time
     try:
@@ -169,15 +173,40 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        # Nobody reads any more: without this the interpreter complains when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return PIPE_CLOSED
     except Exception as error:  # noqa: BLE001 - the last line: every exception becomes a status
-        return report(error)
+        return report(_write_error(error) or error)
     finally:
         if is_process:
             gc.freeze()  # Python would walk everything once more when it ends
     return status
+
+
+def _open_closed_streams() -> None:
+    """A process that was started with a closed stream, as by ``>&-``, writes to nowhere in its place."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: PTH123, SIM115 - as long as the process
+
+
+def _discard_output() -> None:
+    """Drop what is still to be printed: the interpreter would complain when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _write_error(error: Exception) -> UsageError | None:
+    """What stands for a write that failed, though nothing is wrong with it; None where something else did."""
+    if not isinstance(error, OSError):
+        return None
+    try:
+        sys.stdout.flush()  # where it is buffered, what could not be written is still to be
+    except OSError as why:
+        _discard_output()
+        return UsageError(f"the output cannot be written: {why.strerror}")
+    if error.errno in _NO_ROOM:
+        return UsageError(f"{error.filename or 'the output'} cannot be written: {error.strerror}")
+    return None
 
 
 def report(error: Exception) -> int:

@@ -73,3 +73,11 @@ def test_seeds_that_are_none(text, capsys):
         main(["chaos", "--seeds", text])
     assert ended.value.code == 2
     assert "seed" in capsys.readouterr().err
+
+
+def test_a_report_that_cannot_be_written_is_told_before_anything_is_played(tmp_path, capsys):
+    """Given a folder in place of its file, then that is wrong usage."""
+    assert main(["chaos", "--seeds", "4", "--report", str(tmp_path)]) == 2
+    told = capsys.readouterr()
+    assert told.err == f"gpusched: --report: {tmp_path} cannot be written: Is a directory\n"
+    assert told.out == ""

@@ -354,7 +354,9 @@ def test_the_picture_survives_a_gang_that_changes_queue():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("words", [("--seconds", "0"), ("--svg", "/nowhere/at/all.svg")])
+@pytest.mark.parametrize(
+    "words", [("--seconds", "0"), ("--svg", "/nowhere/at/all.svg"), ("--svg", "/")]
+)
 def test_options_that_make_no_sense_are_refused_at_once(words, capsys):
     """Wrong usage is exit status 2 and one sentence."""
     assert main(["demo", *words]) == 2

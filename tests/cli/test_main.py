@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -254,12 +256,55 @@ def test_ctrl_c_ends_without_a_traceback(capsys, monkeypatch):
     assert not capsys.readouterr().err
 
 
+VERSION = "import sys; from gpusched.cli.main import main; sys.exit(main(['version']))"
+
+
 def test_a_reader_that_goes_away_is_no_bug():
     """``gpusched ... | head -0`` ends quietly."""
-    program = "import sys; from gpusched.cli.main import main; sys.exit(main(['version']))"
     with subprocess.Popen(
-        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", VERSION], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         process.stdout.close()
         assert not process.stderr.read()
         assert process.wait() == 141
+
+
+@pytest.mark.parametrize(
+    ("redirected", "status", "said"),
+    [
+        (">/dev/full", 2, "the output cannot be written: No space left on device"),
+        ("1</dev/null", 2, "the output cannot be written: Bad file descriptor"),
+        (">&-", 0, ""),
+        (">&- 2>&-", 0, ""),
+    ],
+)
+def test_output_that_cannot_be_written_is_no_bug(redirected, status, said):
+    """Given a standard output that takes nothing, then one sentence says so; where it is closed nothing is printed."""
+    buffered = {name: text for name, text in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    ran = subprocess.run(
+        ["/bin/sh", "-c", f'exec "$0" -c "$1" {redirected}', sys.executable, VERSION],
+        check=False, capture_output=True, text=True, env=buffered,
+    )  # fmt: skip
+    assert (ran.returncode, ran.stderr) == (status, f"gpusched: {said}\n" if said else "")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "the output cannot be written: No space",
+        ),
+        (OSError(errno.EROFS, "Read-only file system", "x/y"), "x/y cannot be written: Read-only"),
+    ],
+)
+def test_a_disk_that_takes_nothing_is_no_bug(capsys, monkeypatch, error, said):
+    """Given a write of any command that fails as the disk is full or read-only, then one sentence says so."""
+    assert failing(monkeypatch, error) == 2
+    assert capsys.readouterr().err.startswith(f"gpusched: {said}")
+
+
+def test_an_error_of_the_system_that_is_about_no_output_is_a_bug(monkeypatch, tmp_path):
+    """Given a file of ours that is not there, then its story is told."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    assert failing(monkeypatch, FileNotFoundError(errno.ENOENT, "No such file", "ours")) == 70

@@ -19,6 +19,8 @@ from gpusched.io.recordings.snapshot_file import compressed_writer
 def open_output(file: str | None, *, compressed: bool) -> Iterator[IO[bytes]]:
     """Where to write. A file appears under its name only when it is whole; others may not read it.
 
+    What is there and no file, as /dev/null, is written to as it is, and a link stays one.
+
     Args:
         file: its name; None for stdout.
         compressed: by gzip.
@@ -30,10 +32,15 @@ def open_output(file: str | None, *, compressed: bool) -> Iterator[IO[bytes]]:
         with _packed(sys.stdout.buffer, compressed=compressed) as out:
             yield out
         return
-    path = Path(file)
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; name a file in it")
+    name = Path(file)
+    if name.is_dir():
+        raise UsageError(f"{name} is a folder; name a file in it")
     try:
+        path = name.resolve()
+        if path.exists() and not path.is_file():
+            with path.open("wb") as plain, _packed(plain, compressed=compressed) as out:
+                yield out
+            return
         handle, part = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
             with os.fdopen(handle, "wb") as plain, _packed(plain, compressed=compressed) as out:
@@ -42,7 +49,7 @@ def open_output(file: str | None, *, compressed: bool) -> Iterator[IO[bytes]]:
         finally:
             Path(part).unlink(missing_ok=True)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from error
+        raise UsageError(f"{name} cannot be written: {error.strerror or error}") from error
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from rich.text import Text
 from gpusched.base import installed_files
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
-from gpusched.cli.command import Subparsers, named_path
+from gpusched.cli.command import Subparsers, check_output_file, named_path
 from gpusched.cli.demo.play import DemoOptions, DemoPlay, running_demo, shipped_steps
 from gpusched.cli.demo.scene import ClusterScene, DemoOutcome
 from gpusched.cli.demo.slot_picture import svg
@@ -69,8 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     """
     if not 0 < arguments.seconds <= _SECONDS_MAX:
         raise UsageError(f"--seconds takes a number above 0 and up to {_SECONDS_MAX:g}")
-    if arguments.svg is not None and not arguments.svg.resolve().parent.is_dir():
-        raise UsageError(f"--svg: there is no folder {arguments.svg.resolve().parent}")
+    check_output_file("--svg", arguments.svg)
     folder = Path(tempfile.mkdtemp(prefix="gpusched-demo-"))
     log = folder / "daemon.log"
     with log.open("w", encoding="utf-8") as stream:

@@ -10,9 +10,10 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 from gpusched.base.clock import SystemClock
+from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT, Config
@@ -70,6 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
     Raises:
         ConfigError: the configuration or the script cannot be used.
+        UsageError: the report cannot be written.
     """
     logging.disable(logging.CRITICAL)  # what daemons log in thousands of runs helps nobody
     config = load_file(arguments.config) if arguments.config else DEFAULT
@@ -118,6 +120,13 @@ def _crashes(arguments: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _open_report(file: Path | None) -> IO[str] | None:
+    try:
+        return file.open("w", encoding="utf-8") if file is not None else None
+    except OSError as error:
+        raise UsageError(f"--report: {file} cannot be written: {error.strerror}") from error
+
+
 class _ChaosProgress:
     """Says what comes of runs."""
 
@@ -125,7 +134,7 @@ class _ChaosProgress:
         self._shrinks = arguments.shrink
         self._config = config
         self._total = 1 if arguments.script is not None else len(arguments.seeds)
-        self._report = arguments.report.open("w") if arguments.report is not None else None
+        self._report = _open_report(arguments.report)
         self._clock = SystemClock()
         self._begun = self._clock.monotonic()
         self._runs = self._failed = 0

@@ -58,6 +58,17 @@ def test_a_scenario_that_is_as_expected_exits_0(tmp_path, capsys):
     assert told["scenarios"][0]["statistics"]["completed"] == 1
 
 
+@pytest.mark.parametrize("file", ["", "nowhere/junit.xml"])
+def test_a_file_for_junit_that_cannot_be_is_told_before_anything_is_played(
+    hopeless, tmp_path, capsys, file
+):
+    """Given a folder in place of the file, or one that is not there, then that is wrong usage."""
+    assert cli.main(["scenario", "run", hopeless, "--junit", str(tmp_path / file)]) == 2
+    told = capsys.readouterr()
+    assert told.err.startswith("gpusched: --junit: ")
+    assert told.out == ""
+
+
 def test_what_is_not_as_expected_exits_1_and_says_what_was_seen(hopeless, tmp_path, capsys):
     """Also an act that could not be done; each with its place, in JUnit too."""
     junit = tmp_path / "junit.xml"

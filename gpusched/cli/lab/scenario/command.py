@@ -17,7 +17,14 @@ from rich.console import Console
 
 from gpusched.base.errors import ConfigError, UsageError
 from gpusched.base.limits import SCENARIO_SEED_MAX
-from gpusched.cli.command import Subparsers, add_output, named_path, print_json, table
+from gpusched.cli.command import (
+    Subparsers,
+    add_output,
+    check_output_file,
+    named_path,
+    print_json,
+    table,
+)
 from gpusched.cli.lab.scenario.junit import write_junit
 from gpusched.cli.lab.scenario.scenario_report import (
     ScenarioReporter,
@@ -225,8 +232,7 @@ def _make_folders(report: Path | None, junit: Path | None) -> None:
         raise UsageError(
             f"--report: the folder {report} cannot be made: {error.strerror}"
         ) from None
-    if junit is not None and not junit.resolve().parent.is_dir():
-        raise UsageError(f"--junit: there is no folder {junit.resolve().parent}")
+    check_output_file("--junit", junit)
 
 
 def _write(runs: Sequence[ScenarioRun], report: Path | None, junit: Path | None) -> None:
