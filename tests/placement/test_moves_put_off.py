@@ -10,7 +10,7 @@ from gpusched.placement.victims.greedy_choice import VictimSearchState
 from gpusched.placement.victims.loss_limits import BundleLoss, LossLimits, LossRight
 from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
 
-ROWS, ASK, QUEUES = 8, (2, 3), 3
+ROWS, QUEUES = 8, 3
 
 
 class AtOnce(VictimSearchState):
@@ -48,15 +48,16 @@ def _as_numbers(choice: VictimChoice | None) -> tuple[object, ...]:
     return choice.cost, choice.rank, [(pick.bundle, pick.members) for pick in choice.picks]
 
 
+@pytest.mark.parametrize("ask", [(2, 3), (5, 7)])
 @pytest.mark.parametrize("seed", range(6))
-def test_moves_that_are_put_off_choose_as_all_at_once(seed: int) -> None:
-    """Given claims one after the other while limits change, then the fields choose the same for each."""
+def test_moves_that_are_put_off_choose_as_all_at_once(seed: int, ask: tuple[int, int]) -> None:
+    """Given claims one after the other while limits change, where one pod makes room or several must leave, then the fields choose the same for each."""
     rng = random.Random(seed)
     found = none = 0
     for _ in range(25):
         members, bundles = pods(rng)
         free = {row: [rng.randrange(3), rng.randrange(3)] for row in range(ROWS)}
-        fields = [kind(ASK, free, members, bundles) for kind in (VictimSearchState, AtOnce)]
+        fields = [kind(ask, free, members, bundles) for kind in (VictimSearchState, AtOnce)]
         assert fields[0]._plain_rows
         for _ in range(6):
             now, need = limits(rng), fields[0].room + 1

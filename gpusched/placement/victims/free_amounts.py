@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from operator import add
-from typing import Final
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -289,28 +289,89 @@ class FreeAmounts:
             losable = self._may_be_lost(number)
         return losable and (not self._index.draws[number] or self._is_possible(number, {}))
 
-    def _may_be_lost(self, number: int, before: Iterable[int] = ()) -> bool:
-        """Whether loss limits let a bundle go after what is gone, and after some others."""
+    def _least_key(self, row: int, numbers: Sequence[int]) -> tuple[Any, ...] | None:
+        """What a move of a row has no smaller key than whose bundles are single pods of one source; None where it has none.
+
+        That is the key of the cheapest pod alone, if it gave the most that one gives, as several pods cost at least
+        as much for each place. Where several must leave for one place, it is what the cheapest of so many cost.
+
+        Args:
+            row: where they run.
+            numbers: of the bundles, by rank and cost.
+        """
+        possible = (number for number in numbers if self._pod_is_possible(number))
+        first = next(possible, None)  # the cheapest of the lowest rank
+        if first is None:
+            return None
+        if self._most_gained == 1:
+            free, fits = self.free[row], self.fits[row] + 1
+            short = [ask * fits - amount for ask, amount in zip(self.request, free, strict=True)]
+            freed = self.members[self.bundles[first].members[0]].frees
+            if any(lacks > amount for lacks, amount in zip(short, freed, strict=True)):
+                return self._least_key_of_several([first, *possible], short)
+        bundle, cost = self.bundles[first], self._index.costs[first]
+        return (bundle.rank, cost * COST_RATIO // self._most_gained, cost, bundle.order)
+
+    def _least_key_of_several(
+        self, numbers: Sequence[int], short: Sequence[int]
+    ) -> tuple[Any, ...] | None:
+        """The same of pods in order of rank, none of which gives more than one place, where a row is short of so much."""
+        count = 1
+        frees = [self.members[self.bundles[number].members[0]].frees for number in numbers]
+        for column, lacks in enumerate(short):
+            left, some = lacks, 0
+            for amount in sorted((each[column] for each in frees), reverse=True):
+                if left <= 0:
+                    break
+                left, some = left - amount, some + 1
+            if left > 0:
+                return None
+            count = max(count, some)
+        rank = self.bundles[numbers[count - 1]].rank
+        costs = sorted(self._index.costs[n] for n in numbers if self.bundles[n].rank <= rank)
+        least = sum(costs[:count])
+        return (rank, least * COST_RATIO, least, -1)
+
+    def _may_be_lost(self, number: int) -> bool:
+        """Whether loss limits let a bundle go after what is gone."""
         limits, bundle = self.loss_limits, self.bundles[number]
         if limits.empty or not bundle.loss.accounts:
             return True
-        others = [self.loss_of(other) for other in before]
         whole = len(bundle.members) == 1 or self._gone.keys().isdisjoint(bundle.members)
         loss = bundle.loss if whole else self.loss_of(number)
-        if not others:
-            key: Hashable = (
-                self._index.losses[number]
-                if whole
-                else (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
-            )
-            known = self._losable.get(key)
-            if known is None:
-                known = self._losable[key] = may_go_next(limits, self._lost, loss)
-            return known
+        key: Hashable = (
+            self._index.losses[number]
+            if whole
+            else (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
+        )
+        known = self._losable.get(key)
+        if known is None:
+            known = self._losable[key] = may_go_next(limits, self._lost, loss)
+        return known
+
+    def _may_be_lost_after(self, number: int, lost: Mapping[int, Sequence[int]]) -> bool:
+        """Whether loss limits let a bundle go after so much is lost."""
+        if self.loss_limits.empty or not self.bundles[number].loss.accounts:
+            return True
+        return may_go_next(self.loss_limits, lost, self.loss_of(number))
+
+    def _lost_with(
+        self, numbers: Iterable[int], *, but: Sequence[int] = ()
+    ) -> dict[int, list[int]]:
+        """What is lost by account when some bundles have left, but for some of these."""
+        if self.loss_limits.empty:
+            return {}
         lost = {account: list(amounts) for account, amounts in self._lost.items()}
-        for each in others:
-            add_loss(lost, each.accounts, each.taken)
-        return may_go_next(limits, lost, loss)
+        for number in numbers:
+            if number not in but:
+                self._add_loss_of(number, lost)
+        return lost
+
+    def _add_loss_of(self, number: int, lost: dict[int, list[int]]) -> None:
+        """Add what a bundle takes to what is lost."""
+        if not self.loss_limits.empty:
+            loss = self.loss_of(number)
+            add_loss(lost, loss.accounts, loss.taken)
 
     def loss_of_gang(self, number: int) -> BundleLoss:
         """What a bundle takes of its gang, members that are gone not counted."""

@@ -26,7 +26,6 @@ from gpusched.placement.victims.loss_limits import (
     looser_parts,
 )
 from gpusched.placement.victims.model import (
-    COST_RATIO,
     BundleEntry,
     BundleIndex,
     BundleSlot,
@@ -85,7 +84,7 @@ class VictimSearchState(FreeAmounts):
 
     def set_free(self, row: int, free: Sequence[int]) -> None:
         """What is free on a row now, without what a choice would free."""
-        if row not in self.free:
+        if row not in self.free or self.free[row] == list(free):
             return
         self.free[row] = list(free)
         self._known_gains.clear()
@@ -93,7 +92,9 @@ class VictimSearchState(FreeAmounts):
         if row not in self._plain_rows:
             self._offer_moves(row)
             self._outdate_others(self._of_row.get(row, ()))
-        elif row in self._worked_out:  # else what its pods cost at least is the same
+        elif (
+            row in self._worked_out or self._most_gained == 1
+        ):  # else its pods cost at least the same
             self._put_off(row, self._plain_rows[row])
 
     def remove_evicted(self, members: Iterable[int]) -> None:
@@ -381,20 +382,9 @@ class VictimSearchState(FreeAmounts):
         slot = (row, source)
         self._worked_out.discard(row)
         stamp = self._stamps[slot] = self._stamps.get(slot, 0) + 1
-        key = self._least_key(row)
+        key = self._least_key(row, self._of_row[row])
         if key is not None:
             heappush(self._heaps.setdefault(source, []), (key, slot, stamp, None))
-
-    def _least_key(self, row: int) -> tuple[Any, ...] | None:
-        """The key of the cheapest pod alone of a plain row, if it gave the most that one gives; None for none.
-
-        No move of the row has a smaller key: several pods cost at least as much for each place.
-        """
-        for number in self._of_row[row]:  # the first is the cheapest of the lowest rank
-            if self._pod_is_possible(number):
-                bundle, cost = self.bundles[number], self._index.costs[number]
-                return (bundle.rank, cost * COST_RATIO // self._most_gained, cost, bundle.order)
-        return None
 
     def _offer_moves(self, row: int) -> None:
         """Work out again what a row and the bundles on it offer."""
@@ -434,7 +424,7 @@ class VictimSearchState(FreeAmounts):
             if move is None:
                 if self._picks:  # it may be another one when these are put back
                     self._again.add(slot)
-                least = self._least_key(slot[0])
+                least = self._least_key(slot[0], self._of_row[slot[0]])
                 if least == entry[0]:
                     self._worked_out.add(slot[0])
                     self._push_move(slot, self._row_move(*slot))
@@ -511,6 +501,7 @@ class VictimSearchState(FreeAmounts):
         base = self.fits[row]
         drawn: dict[int, int] = {}
         taken: list[int] = []
+        lost: dict[int, list[int]] | None = None
         for number in numbers:
             if not self._is_possible(number, drawn):
                 continue
@@ -518,11 +509,13 @@ class VictimSearchState(FreeAmounts):
             if not any(freed):
                 continue
             if taken:
-                if not self._may_be_lost(number, taken):
+                lost = self._lost_with(taken) if lost is None else lost
+                if not self._may_be_lost_after(number, lost):
                     continue
                 others = [other for other in taken if self._share_member(number, other)]
                 if not all(self._covers_bundle(number, other) for other in others):
                     continue
+                lost = self._lost_with(taken, but=others) if others else lost
                 for other in others:  # a whole gang replaces those of it that were spare
                     taken.remove(other)
                     free = [
@@ -535,6 +528,8 @@ class VictimSearchState(FreeAmounts):
             taken.append(number)
             if self.count_claimants(free) > base:
                 break
+            if lost is not None:
+                self._add_loss_of(number, lost)
         else:
             return None
         return self._option_of(row, taken, free, base)
