@@ -180,6 +180,42 @@ def test_devices_spread_over_nodes_are_told_with_the_best_node(given, devices):
     assert given.then.why("g").endswith("4 devices match, 4 free (at most 2 on one node, 4 needed)")
 
 
+def relabel(given):
+    for name in "abc":
+        given.node(name, labels={"hall": "other"})
+
+
+@pytest.mark.parametrize(
+    ("change", "match", "most"),
+    [
+        (lambda given: given.cache.drop_node("a"), 5, 3),
+        (lambda given: given.node("d", labels={"hall": "north"}).cache.drop_node("a"), 5, 3),
+        (relabel, 6, 2),
+    ],
+)
+def test_devices_of_nodes_that_came_went_or_moved_are_told_as_they_are(
+    given, devices, change, match, most
+):
+    """Given slices that nodes reach by their names or labels, when other nodes reach them, then devices are counted again."""
+    for name in "abc":
+        given.node(name, labels={"hall": "north"})
+        devices.on_node(name, [gpu(0), gpu(1)])
+    terms = [{"matchExpressions": [{"key": "hall", "operator": "In", "values": ["north"]}]}]
+    spec = {
+        "driver": "gpu.example.com", "nodeSelector": {"nodeSelectorTerms": terms}, "devices": [gpu(9)],
+        "pool": {"name": "rack", "generation": 1, "resourceSliceCount": 1},
+    }  # fmt: skip
+    devices.put("ResourceSlice", "rack", spec=spec)
+    devices.template("nine", exactly("r", "gpu", 9))
+    devices.gang("g", 1, template="nine")
+    for after in (lambda _given: None, change):
+        after(given)
+        given.when.one_session()
+        found, best = (match, most) if after is change else (7, 3)
+        told = f"{found} devices match, {found} free (at most {best} on one node, 9 needed)"
+        assert given.then.why("g").endswith(told)
+
+
 def test_pools_that_are_not_complete_are_told(given, devices):
     given.nodes(1)
     spec = {

@@ -173,7 +173,7 @@ class _DeviceHolders:
         devices = session.devices
         self._reliefs: dict[Hashable, str] = {}
         self._kept = session.cache.devices.known_shortages(
-            devices.inventory, session.snapshot.devices, self._names
+            devices.inventory, devices.rows.nodes, session.snapshot.devices, self._names
         )
         if not self._kept.holders:
             for uid, name, device in devices.report.devices_by_consumer():

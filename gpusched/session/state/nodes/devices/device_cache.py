@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Final
 
 import attrs
@@ -10,6 +10,7 @@ import attrs
 from gpusched.api.devices.dynamic.catalog import NO_DEVICES, DeviceCatalog
 from gpusched.api.devices.dynamic.claims import ResourceClaim
 from gpusched.api.meta.identity import UID, ObjectKey
+from gpusched.api.node.node import Node
 from gpusched.base.classes import define
 from gpusched.devices.fit import DeviceAnswers
 from gpusched.devices.inventory import DeviceId, DeviceInventory
@@ -26,6 +27,7 @@ class KnownShortages:
 
     Attributes:
         inventory: of the devices.
+        nodes: of the snapshot, which reach them by name and labels.
         claims: of the snapshot.
         names: of gangs by the UID of their pods.
         holders: names by device; empty until they are asked for.
@@ -34,6 +36,7 @@ class KnownShortages:
     """
 
     inventory: DeviceInventory
+    nodes: Sequence[Node]
     claims: Mapping[ObjectKey, ResourceClaim]
     names: Mapping[UID, str]
     holders: dict[DeviceId, list[str]] = attrs.field(factory=dict)
@@ -70,18 +73,23 @@ class DeviceCache:
         return known
 
     def known_shortages(
-        self, inventory: DeviceInventory, catalog: DeviceCatalog, names: Mapping[UID, str]
+        self,
+        inventory: DeviceInventory,
+        nodes: Sequence[Node],
+        catalog: DeviceCatalog,
+        names: Mapping[UID, str],
     ) -> KnownShortages:
-        """What was found out about shortages while devices, claims and names of gangs are these."""
+        """What was found out about shortages while devices, nodes, claims and names of gangs are these."""
         known = self._shortages
         if (
             known is None
             or known.inventory is not inventory
+            or known.nodes != nodes
             or known.claims is not catalog.claims
             or known.names != names
             or len(known.found) + len(known.reliefs) >= _SHORTAGES_MAX
         ):
-            known = self._shortages = KnownShortages(inventory, catalog.claims, names)
+            known = self._shortages = KnownShortages(inventory, nodes, catalog.claims, names)
         return known
 
     def claimed_usage(self, catalog: DeviceCatalog) -> DeviceUsage:
