@@ -14,7 +14,12 @@ from gpusched.cli.command import Subparsers
 from gpusched.devcluster.controllers.bootstrap.initial_objects import read_documents
 from gpusched.devcluster.controllers.nodes.devices.device_entries import read_device_text
 from gpusched.devcluster.controllers.nodes.devices.published_slices import classes_of, slices_of
-from gpusched.devcluster.stages.node_pools import DEVICES_ANNOTATION, KIND, nodes_of
+from gpusched.devcluster.stages.node_pools import (
+    DEVICES_ANNOTATION,
+    KIND,
+    nodes_of,
+    pool_schema,
+)
 
 REPLICAS_MAX = 100_000
 
@@ -68,4 +73,12 @@ def _pools(file: Path) -> list[dict[str, Any]]:
     ]
     if not pools:
         raise ConfigError(f"{file} holds no {KIND}")
+    schema = pool_schema()
+    for pool in pools:
+        wrong = schema.decode_error(pool)
+        faults = (
+            [wrong] if wrong else [f"{each.field}: {each.text}" for each in schema.validate(pool)]
+        )
+        if faults:
+            raise ConfigError(*(f"{file}: a {KIND} cannot be used: {fault}" for fault in faults))
     return pools

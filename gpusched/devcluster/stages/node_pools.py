@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import resources
 from typing import Any, Final
 
 import msgspec
+import yaml
 
 from gpusched.base.errors import ConfigError
+from gpusched.devcluster.schema.schema import Schema, load_builtin, structural
 from gpusched.devcluster.stages.templates import execution
 from gpusched.devcluster.stages.templates.functions import SPRIG
 from gpusched.devcluster.stages.templates.parser import TemplateError
@@ -26,6 +29,13 @@ class NodePoolError(ConfigError):
     """A NodePool that cannot be filled; the sentence names it and the text that is wrong."""
 
 
+def pool_schema() -> Schema:
+    """What a NodePool may be, as the embedded cluster defines it."""
+    file = resources.files("gpusched.devcluster").joinpath("data", "definitions", "nodepools.yaml")
+    (version,) = yaml.safe_load(file.read_text(encoding="utf-8"))["spec"]["versions"]
+    return structural(version["schema"]["openAPIV3Schema"])
+
+
 def nodes_of(pool: Obj, *, replicas: int | None = None) -> list[Obj]:
     """The Node objects of a pool, by number; each has its own name.
 
@@ -34,16 +44,21 @@ def nodes_of(pool: Obj, *, replicas: int | None = None) -> list[Obj]:
         replicas: instead of the pool's own number.
 
     Raises:
-        NodePoolError: a template does not render, or two nodes would have one name.
+        NodePoolError: a template does not render, what it makes is no Node, or two nodes would have one name.
     """
     name: str = (pool.get("metadata") or {}).get("name") or "pool"
     spec: Obj = pool.get("spec") or {}
+    template: Obj = spec.get("template") or {}
+    if fault := _node_fault({"metadata": template.get("metadata") or {}}):
+        raise NodePoolError(f"NodePool {name!r}: spec.template: {fault}")
     count = spec.get("replicas", 1) if replicas is None else replicas
     found: dict[str, Obj] = {}
     for index in range(count):
-        node = _node(name, spec.get("template") or {}, index)
+        node = _node(name, template, index)
         if spec.get("devices"):
             node["metadata"]["annotations"][DEVICES_ANNOTATION] = devices_text(spec["devices"])
+        if fault := _node_fault(node):
+            raise NodePoolError(f"NodePool {name!r}, node {index}: {fault}")
         own = node["metadata"]["name"]
         if own in found:
             raise NodePoolError(
@@ -52,6 +67,11 @@ def nodes_of(pool: Obj, *, replicas: int | None = None) -> list[Obj]:
             )
         found[own] = node
     return list(found.values())
+
+
+def _node_fault(node: Obj) -> str | None:
+    """Why no Node can be read from an object; None where one can."""
+    return load_builtin("", "v1", "Node").decode_error(node)
 
 
 def devices_text(devices: Sequence[Any]) -> str:

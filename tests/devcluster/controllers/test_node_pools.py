@@ -134,3 +134,46 @@ def test_files_that_hold_no_pool_are_refused(tmp_path: Path, text: str | None, s
     if text is not None:
         file.write_text(text)
     assert main(["nodes", str(file), *(["--replicas", "-1"] if status == 2 else [])]) == status
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("3", "spec: Invalid value"),
+        ("{replicas: '3', template: {}}", "spec.replicas: Invalid value"),
+        ("{replicas: 100001, template: {}}", "spec.replicas: Invalid value"),
+        ("{template: [1]}", "spec.template: Invalid value"),
+        ("{template: {metadata: {labels: [a]}}}", "spec.template: json: cannot unmarshal array"),
+        ("{template: {metadata: {name: {a: b}}}}", "spec.template: json: cannot unmarshal object"),
+        ("{template: {status: {capacity: 5}}}", "node 0: json: cannot unmarshal number"),
+        ("{devices: [{kind: car}], template: {}}", "spec.devices[0].kind: Unsupported value"),
+        ("&a {template: {status: *a}}", "holds an alias of something inside that very thing"),
+    ],
+)
+def test_a_pool_of_which_no_nodes_can_be_made_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spec: str, said: str
+) -> None:
+    """Given a file that the embedded cluster would refuse, then one sentence says what is wrong, and nothing is printed."""
+    file = tmp_path / "f.yaml"
+    file.write_text(f"kind: NodePool\nmetadata: {{name: p}}\nspec: {spec}\n")
+    assert main(["nodes", str(file)]) == 78
+    printed, told = capsys.readouterr()
+    assert printed == ""
+    assert told.count("\n") == 1
+    assert said in told
+
+
+async def test_a_template_that_is_no_node_is_told_by_the_pool(start: Any) -> None:
+    """Given parts of a template that the definition leaves open, then its status tells them, and other pools go on."""
+    cluster = await start(stages=True)
+    bad = pool(1)
+    bad["spec"]["template"]["metadata"] = {"labels": ["a"]}
+    cluster.client.create(POOLS, bad)
+    good = pool(1)
+    good["metadata"] = {"name": "q"}
+    cluster.client.create(POOLS, good)
+    await cluster.clock.settle()
+    (condition,) = cluster.client.get(POOLS, None, "p")["status"]["conditions"]
+    assert condition["status"] == "False"
+    assert "NodePool 'p': spec.template: json: cannot unmarshal" in condition["message"]
+    assert names(cluster) == ["q-0"]

@@ -163,16 +163,39 @@ def read_documents(file: Path) -> list[Any]:
     """Return every document of a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, or holds no YAML.
+        ConfigError: the file cannot be read, holds no YAML, or something that contains itself.
     """
     try:
-        return list(load_all_yaml(file.read_text(encoding="utf-8")))
+        documents = list(load_all_yaml(file.read_text(encoding="utf-8")))
     except OSError as e:
         raise ConfigError(f"{file} cannot be read: {e.strerror}") from None
     except UnicodeDecodeError:
         raise ConfigError(f"{file} is no UTF-8 text, so no YAML") from None
     except yaml.YAMLError as e:
         raise ConfigError(f"{file} is no YAML: {' '.join(str(e).split())}") from None
+    if _contains_itself(documents):
+        raise ConfigError(f"{file} holds an alias of something inside that very thing")
+    return documents
+
+
+def _contains_itself(value: Any) -> bool:
+    """Whether a list or mapping is inside of itself; what has several aliases is looked at once."""
+    around: set[int] = set()
+    done: set[int] = set()
+    stack = [(value, False)]
+    while stack:
+        each, left = stack.pop()
+        if left:
+            around.discard(id(each))
+            done.add(id(each))
+        elif id(each) in around:
+            return True
+        elif isinstance(each, dict | list) and id(each) not in done:
+            around.add(id(each))
+            stack.append((each, True))
+            parts = each.values() if isinstance(each, dict) else each
+            stack.extend((part, False) for part in parts)
+    return False
 
 
 def _documents(paths: Iterable[Path]) -> Iterator[tuple[Path, Obj]]:
