@@ -49,6 +49,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
     holders, outcomes, placements = GpuHolders(session), session.outcomes, session.placements
     reasons = session.cache.kept.get_or_make(_KeptReasons, _KeptReasons).begin_session()
     alike = _PodsAlike(session)
+    nominated = session.nominations.nominated_keys()
     found = []
     for gang in session.gangs:
         session.on_gang(gang.key)
@@ -69,10 +70,10 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         )
         # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)
-        if known is None or known[0] != about:
+        if known is None or known[0] != about or (nominated and gang.key in nominated):
             status = alike.status(gang, about)
             known = (about, status or _gang_status(session, gang, holders=about[-1]))
-            if not known[1].is_scheduled and not session.nominations.has_nomination(gang):
+            if not known[1].is_scheduled and gang.key not in nominated:
                 cache.set(gang, known)
         found.append(known[1])
         if gang.tree:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from gpusched.api.pod.pod import GangAnnotations
+from gpusched.api.pod.pod import GangAnnotations, PodPhase
 from gpusched.config.model import DEFAULT
 from gpusched.io.decisions.decision_file import DecisionInputs, pack_decision, read_decision
 from gpusched.pluginhost.registry import load_policy
@@ -87,6 +87,24 @@ def test_a_session_is_held_again_when_something_changes(given):
         change()
         given.when.one_session()
         assert not given.decision.kept
+
+
+def test_room_that_waits_for_members_of_a_broken_gang_is_told_when_there_is_some(given):
+    """Given a gang of which a member waits and another is missing, when a node comes, then its status says where room is held."""
+    given.node("full", gpus=1)
+    given.group("broken", min_member=3, phase="Running")
+    given.pod(
+        "runs", group="broken", node="full", slots=1, gpus=1, plan="p", scheduled=given.now - 5,
+        phase=PodPhase.RUNNING,
+    )  # fmt: skip
+    given.pod("waits", group="broken", gpus=1, created=given.now - 3)
+    given.when.one_session()
+    before = given.then.status("broken")
+    assert before.nominated == ()
+    given.node("empty", gpus=4)
+    given.when.one_session()
+    held = ((given.then.uid("waits"), "empty"),)
+    assert given.then.status("broken") == attrs.evolve(before, nominated=held)
 
 
 def test_a_policy_that_does_not_say_what_it_depends_on_is_asked_each_time(given):
