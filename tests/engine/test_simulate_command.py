@@ -18,7 +18,12 @@ from gpusched.config.model import DEFAULT
 from gpusched.engine.from_snapshot import start_from_snapshot
 from gpusched.engine.simulation import SimulationCase, run_simulation
 from gpusched.io.recordings.snapshot_file import SnapshotFile, write_snapshot
-from gpusched.lab.simulate.variations import Variations, changeable_names, wrong_changes
+from gpusched.lab.simulate.variations import (
+    Variations,
+    changeable_names,
+    vary_objects,
+    wrong_changes,
+)
 
 JOBS = """submit_s,duration_s,gpus,queue
 0,600,16,a
@@ -453,3 +458,24 @@ def test_a_deadline_that_is_none_ends_nothing(deadline: Any) -> None:
     assert start_from_snapshot(file).untold == 0
     job["spec"]["activeDeadlineSeconds"] = deadline
     assert start_from_snapshot(file).untold == 1
+
+
+@pytest.mark.parametrize(
+    ("value", "job", "group"), [("truth", "5m", "3m"), ("nothing", None, None), (None, "2m", "3m")]
+)
+def test_walltimes_are_those_of_the_setting_or_as_the_input_has_them(
+    value: str | None, job: str | None, group: str | None
+) -> None:
+    """Given a Job and a PodGroup that tell their run times, as those of experiment M6 do, then nothing is told where that is asked for."""
+    key, template = "gpusched.io/expected-duration", {"gpusched.io/run-for": "5m"}
+    made = {
+        "kind": "Job", "metadata": {"name": "j", "annotations": {key: "2m"}},
+        "spec": {"template": {"metadata": {"annotations": template}}},
+    }  # fmt: skip
+    grouped = {
+        "kind": "PodGroup", "metadata": {"name": "g"}, "spec": {"expectedDuration": "3m"}
+    }  # fmt: skip
+    (setting,) = settings([], [f"now:walltimes={value}"] if value else [])
+    one, other = vary_objects([made, grouped], setting.changes)
+    assert one["metadata"]["annotations"].get(key) == job
+    assert other["spec"].get("expectedDuration") == group

@@ -33,13 +33,14 @@ class Variations:
     Attributes:
         queues: pattern of names, field of the spec, and its value: amounts are GPUs.
         topology: ``required`` and ``preferred`` levels of every gang of several pods.
-        told: whether Jobs tell their true run time to the scheduler.
+        told: whether Jobs tell their true run time to the scheduler; with False no workload tells any, and with None
+            each tells what it does by itself.
         fifo: all workloads wait in one queue, first in, first out, the head blocks all others.
     """
 
     queues: tuple[tuple[str, str, Any], ...] = ()
     topology: Mapping[str, str] = attrs.Factory(dict)
-    told: bool = False
+    told: bool | None = None
     fifo: bool = False
 
 
@@ -172,6 +173,8 @@ def _group(obj: Obj, changes: Variations) -> Obj:
         spec["topology"] = {**(spec.get("topology") or {}), **changes.topology}
     if changes.fifo:
         spec["queue"] = FIFO
+    if changes.told is False:
+        spec.pop("expectedDuration", None)
     return {**obj, "spec": spec}
 
 
@@ -185,6 +188,8 @@ def _job(obj: Obj, changes: Variations) -> Obj:
     runs = (template.get("annotations") or {}).get(RUN_FOR)
     if changes.told and runs:
         notes[_EXPECTED] = runs
+    elif changes.told is False:
+        notes.pop(_EXPECTED, None)
     made = {**obj, "metadata": {**obj["metadata"], "annotations": notes}}
     return _in_queue(made) if changes.fifo else made
 

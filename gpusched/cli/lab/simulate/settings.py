@@ -63,7 +63,7 @@ class _SettingDraft:
     config: dict[str, Any] = attrs.Factory(dict)
     queues: list[tuple[str, str, Any]] = attrs.Factory(list)
     topology: dict[str, str] = attrs.Factory(dict)
-    told: bool = False
+    told: bool | None = None
     fifo: bool = False
     places: dict[str, str] = attrs.Factory(dict)
 
@@ -262,7 +262,7 @@ def _setting(name: str, draft: _SettingDraft, place: str) -> SimulationSetting:
     changes = Variations(
         queues=tuple(draft.queues),
         topology=draft.topology,
-        told=draft.told and not draft.fifo,
+        told=None if draft.told and draft.fifo else draft.told,
         fifo=draft.fifo,
     )
     if draft.fifo:
