@@ -444,6 +444,14 @@ class NodeUsage:
         allocatable: Ints = self.nodes.allocatable[rows].take(columns, 1)
         return allocatable - self.used[rows].take(columns, 1)
 
+    def takes(self, row: int, ask: RequestVector) -> bool:
+        """Whether the amounts of a request fit a row; in plain ints, which costs a third of what arrays do."""
+        offered, used = self.nodes.allocatable[row].tolist(), self.used[row].tolist()
+        for column, amount in zip(ask.columns.tolist(), ask.amounts.tolist(), strict=True):
+            if offered[column] - used[column] < amount:
+                return False
+        return True
+
     @property
     def alike(self) -> AlikeRows:
         """Nodes that offer and hold the same, as one looks at them."""

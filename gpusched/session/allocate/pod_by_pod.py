@@ -233,18 +233,23 @@ def _emptiest_row(class_fit: ClassFit, rows: Bools | None) -> int:
     return int(fits.argmax())
 
 
-def is_plain_pod(session: Session, gang: Gang) -> bool:
-    """Whether a gang is one pod that may go to any node and wishes for nothing: nothing else is to be looked at."""
+def has_one_pod(gang: Gang) -> bool:
+    """Whether a gang is one pod that wishes for no other node than it could have alone."""
     if len(gang.pod_sets) != 1 or gang.members_at_start != 1 or gang.placed:
         return False
     pod_set, wish = gang.pod_sets[0], gang.topology
     if len(pod_set.pods) != 1 or pod_set.sub_group or gang.sub_groups or gang.min_roles:
         return False
-    if wish.required or wish.preferred or pod_set.pod_class.claims:
+    return not (wish.required or wish.preferred)
+
+
+def is_plain_pod(session: Session, gang: Gang) -> bool:
+    """Whether a gang is one pod that may go to any node and wishes for nothing: nothing else is to be looked at."""
+    if not has_one_pod(gang) or gang.pod_sets[0].pod_class.claims:
         return False
     return session.cluster_map.spared_rows(
         gang
-    ) is None and not session.class_infos.may_have_pod_rules(pod_set.pod_class)
+    ) is None and not session.class_infos.may_have_pod_rules(gang.pod_sets[0].pod_class)
 
 
 def place_plain_pod(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:

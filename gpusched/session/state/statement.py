@@ -171,8 +171,7 @@ class Statement:
         """
         self._must_be_open()
         node_usage = self._node_usage
-        free = node_usage.free_on(row, request.columns)
-        if True in (free < request.amounts).tolist():  # a call of any costs three times as much
+        if not node_usage.takes(row, request):
             raise InvariantBroken(f"pod {pod.key} does not fit {node_usage.nodes.nodes[row].name}")
         if pod.pod_class.claims:
             self._devices().take_devices(pod, row, nominated=node_usage.later)

@@ -92,6 +92,8 @@ class Quota:
         caps = cache(partial(_caps_on_path, view))
 
         def check(gang: Gang, held: Held) -> Verdict:
+            if not (gang.accounts or gang.is_lasting or bounded(gang.queue)):
+                return ALLOW
             asked = view.minimum(gang)
             verdict = _check_capability(gang, asked, caps(gang.queue), view, held)
             if verdict is ALLOW:
@@ -110,17 +112,9 @@ class Quota:
         def pools() -> NodePoolCaps:
             return NodePoolCaps(view)
 
-        def concerns(pod_class: PodClass) -> bool:
-            return pools().concern(pod_class)
+        bounded = cache(partial(_is_bounded, view, caps, pools, guarantees))
 
-        def rule(pod: Pod) -> PairRule | None:
-            return pools().rule(pod)
-
-        capped = any(node.queue.pool_capability.items for node in view.queues())
-        hooks.pair_filter(
-            "are in a node pool of which its queue has its capability", rule, concerns=concerns,
-            reads=None if capped else (),
-        )  # fmt: skip
+        _register_pool_rule(hooks, view, pools)
 
         def limits(claimant: Gang, _action: str, _queues: Sequence[str]) -> EvictionLimits:
             return EvictionLimits(
@@ -139,6 +133,22 @@ class Quota:
         )
 
 
+def _register_pool_rule(hooks: Hooks, view: View, pools: Callable[[], NodePoolCaps]) -> None:
+    """Keep pods off pools of which their queue has its capability."""
+
+    def concerns(pod_class: PodClass) -> bool:
+        return pools().concern(pod_class)
+
+    def rule(pod: Pod) -> PairRule | None:
+        return pools().rule(pod)
+
+    capped = any(node.queue.pool_capability.items for node in view.queues())
+    hooks.pair_filter(
+        "are in a node pool of which its queue has its capability", rule, concerns=concerns,
+        reads=None if capped else (),
+    )  # fmt: skip
+
+
 def _state_monotone(hooks: Hooks, view: View) -> None:
     """Not where a queue has a guarantee, of which what is kept free grows and shrinks, or tells users apart."""
     if not any(
@@ -146,6 +156,17 @@ def _state_monotone(hooks: Hooks, view: View) -> None:
         for node in view.queues()
     ):
         hooks.monotone_claims()
+
+
+def _is_bounded(
+    view: View,
+    caps: Callable[[str], Sequence[tuple[QueueNode, Caps]]],
+    pools: Callable[[], NodePoolCaps],
+    guarantees: Callable[[], Guarantees],
+    queue: str,
+) -> bool:
+    """Whether anything may be in the way of gangs of a queue that are preemptible and count for no user."""
+    return bool(caps(queue) or pools().some or view.budgets or guarantees().some)
 
 
 def _caps_on_path(view: View, queue: str) -> list[tuple[QueueNode, Caps]]:

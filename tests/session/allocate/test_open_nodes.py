@@ -104,8 +104,8 @@ def count_choices(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     went: Counter[str] = Counter()
     best_row = AmountChoices.best_row
 
-    def counted(self: AmountChoices, pod_class: Any) -> Any:
-        found = best_row(self, pod_class)
+    def counted(self: AmountChoices, *about: Any) -> Any:
+        found = best_row(self, *about)
         went["asked" if found is None else "found" if found[0] >= 0 else "nowhere"] += 1
         return found
 
@@ -201,8 +201,9 @@ def test_rows_are_those_of_all_nodes_rated(seed):
         c.node(f"node-{number:02d}", gpus=rng.choice((4, 8)), cpu=64_000, memory=2**38)
     usage = NodeUsage(c.cache.take_snapshot(0.0).nodes)
     columns = np.array([usage.nodes.columns[name] for name in ("cpu", "memory", GPU)])
-    sign, found = rng.choice((1, -1)), OpenNodes(usage, columns)
-    terms = ((rng.choice((1, 5)), 1000, 10, ((0, sign), (1, sign), (2, 8 * sign))),)
+    sign, found = rng.choice((1, -1)), OpenNodes(usage, columns.tolist())
+    weights = tuple((n, int(columns[n]), sign * (1, 1, 8)[n]) for n in range(3))
+    terms = ((rng.choice((1, 5)), 1000, 10, weights),)
     allowed = np.array([rng.random() < 0.8 for _ in range(NODES)])
     there: list[tuple[int, RequestVector]] = []
     known = 0
@@ -231,6 +232,6 @@ def expected(usage: NodeUsage, columns: Any, amounts: list[int], terms: Any, all
         if not allowed[row] or (after > offered).any():
             continue
         ((times, full, divisor, weights),) = terms
-        parts = [weight * (after[n] * full // int(offered[n])) for n, weight in weights]
+        parts = [weight * (after[n] * full // int(offered[n])) for n, _, weight in weights]
         points[row] = times * (sum(parts) // divisor)
     return min((row for row in points if points[row] == max(points.values())), default=-1)

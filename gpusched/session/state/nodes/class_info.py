@@ -36,6 +36,7 @@ from gpusched.session.state.equivalence import EquivalenceClass
 from gpusched.session.state.nodes.class_scores import ClassScores
 from gpusched.session.state.nodes.devices.device_room import DeviceRoom
 from gpusched.session.state.nodes.numa_fit import make_numa_limit
+from gpusched.session.state.nodes.open_nodes import PlainClasses
 from gpusched.session.state.nodes.windows.reserved_windows import ClosedNodes
 from gpusched.session.state.session_cache import SessionCache
 
@@ -287,9 +288,23 @@ class PodClassInfos:
         """Nodes that filters allow pods of a class, bool, shape (nodes,)."""
         return _rows_no_filter_refuses(pod_class, self._refused_rows(pod_class), len(self.nodes))
 
-    def allowed_rows(self, pod_class: PodClass) -> Bools:
-        """The same where they are not confined, with what is not supported; the same array for classes that are equal in that."""
-        return self._allowed_rows(pod_class, self._refused_rows(pod_class))
+    @property
+    def plain_classes(self) -> PlainClasses:
+        """What filters and rules between pods say of classes, while pods are not confined."""
+        return PlainClasses(
+            fields=self._fields_read,
+            allowed_rows=lambda each: self._allowed_rows(each, self._refused_rows(each)),
+            may_have_rules=self.may_have_pod_rules,
+            filter_faults=lambda: self._hooks.filter_faults,
+        )
+
+    def _fields_read(self) -> frozenset[str] | None:
+        """Fields of a class that filters, and those read that say whom rules concern; None where one may read any."""
+        filters = [each.reads for each in self._hooks.filters]
+        if None in filters or self._pair_filters[False] or self._pair_scorers[False]:
+            return None
+        names = {name for reads in filters for name in reads or ()}
+        return frozenset(names.union(self._read_by_concerns))
 
     def _refused_rows(self, pod_class: PodClass) -> list[Bools]:
         """Rows that each filter refuses: the same list for classes that are equal in all that filters read."""

@@ -8,7 +8,9 @@ pod is told by arithmetic on a few ints whether it fits and how many points it g
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Final
+from functools import cached_property
+from operator import attrgetter, itemgetter
+from typing import Any, Final
 
 import numpy as np
 
@@ -24,10 +26,15 @@ _REST_MOVES: Final = 64
 """Moves after which kinds are counted again where they were too many."""
 _FOLLOWED_MAX: Final = 64
 """Moves beyond which all nodes are looked at again rather than each that moved."""
-_NO_ROWS: Final[list[int]] = []
 
-_Terms = tuple[tuple[int, int, int, tuple[tuple[int, int], ...]], ...]
-"""By hook: its weight, the points of a full node, the divisor, and weights by position among the columns."""
+_AMOUNT: Final = itemgetter(1)
+_OWN_FIELDS: Final = ("aligned", "claims", "share", "unsupported")
+"""Of a class, by which more than amounts counts for it."""
+
+_Weights = tuple[tuple[int, int, int], ...]
+"""Of resources: their positions among the amounts, their columns, and what they weigh."""
+_Terms = tuple[tuple[int, int, int, _Weights], ...]
+"""By hook: its weight, the points of a full node, the divisor, and weights of resources."""
 
 
 @define
@@ -35,16 +42,26 @@ class _NodeKind:
     """Nodes that offer and hold the same amounts.
 
     Attributes:
-        offered, used, free: amounts by position among the columns.
+        offered, used: amounts by column.
         rows: of these nodes, ascending; some may have changed since.
         begin: those before this position have.
     """
 
     offered: list[int]
     used: list[int]
-    free: list[int]
     rows: list[int]
     begin: int = 0
+
+    def points(self, amounts: Sequence[int], terms: _Terms) -> int:
+        """Points of these nodes with a pod that they take."""
+        offered, used, points = self.offered, self.used, 0
+        for times, full, divisor, weights in terms:
+            of_hook = 0
+            for position, column, weight in weights:
+                after = used[column] + amounts[position]
+                of_hook += weight * (after * full // offered[column])
+            points += times * (of_hook // divisor)
+        return points
 
 
 class OpenNodes:
@@ -55,11 +72,11 @@ class OpenNodes:
         columns: of these resources.
     """
 
-    def __init__(self, node_usage: NodeUsage, columns: Ints) -> None:
+    def __init__(self, node_usage: NodeUsage, columns: Sequence[int]) -> None:
         self._node_usage = node_usage
         self._columns = columns
-        self._least: list[int] = []
-        """Amounts from which on every node with room is known; empty while none is."""
+        self._least: list[tuple[int, int]] = []
+        """By column, amounts from which on every node with room is known; empty while none is."""
         self._begun: dict[int, _NodeKind] = {}
         """By row, nodes that changed since the others were looked at, and have room."""
         self._untouched: list[_NodeKind] = []
@@ -80,21 +97,20 @@ class OpenNodes:
         """
         if not self._follow(amounts):
             return None
-        rated = []
+        asked = tuple(zip(self._columns, amounts, strict=True))
+        best, row = 0, -1
         for kind in (*self._begun.values(), *self._untouched):
-            for free, asked in zip(kind.free, amounts, strict=True):
-                if free < asked:
+            offered, used = kind.offered, kind.used
+            for column, amount in asked:
+                if offered[column] - used[column] < amount:
                     break
             else:
-                rated.append((_points(kind, amounts, terms), kind))
-        while rated:
-            best = max([points for points, _ in rated])
-            rows = [self._first_row(kind, allowed) for points, kind in rated if points == best]
-            found = [row for row in rows if row >= 0]
-            if found:
-                return min(found)
-            rated = [each for each in rated if each[0] != best]
-        return -1
+                points = kind.points(amounts, terms)
+                if row < 0 or points >= best:
+                    first = self._first_row(kind, allowed)
+                    if first >= 0 and (row < 0 or points > best or first < row):
+                        best, row = points, first
+        return row
 
     def _first_row(self, kind: _NodeKind, allowed: Bools) -> int:
         """The first row of a kind that filters allow; -1 where there is none."""
@@ -114,45 +130,42 @@ class OpenNodes:
     def _follow(self, amounts: Sequence[int]) -> bool:
         """Take in what changed; whether all nodes with room for so much are known."""
         touched = self._node_usage.touched_rows
-        new = len(touched) - self._seen
         if not self._least:
             return len(touched) >= self._rests_until and self._look_again(amounts)
-        for least, asked in zip(self._least, amounts, strict=True):
+        for (_, least), asked in zip(self._least, amounts, strict=True):
             if asked < least:
                 return self._look_again(amounts)
+        new = len(touched) - self._seen
         if new > _FOLLOWED_MAX:
             return self._look_again(amounts)
-        for row in touched[self._seen :] if new else _NO_ROWS:
-            self._follow_row(row)
-        self._seen = len(touched)
+        if new:
+            for row in touched[self._seen :]:
+                self._follow_row(row)
+            self._seen = len(touched)
         return len(self._begun) <= _KINDS_MAX or self._look_again(amounts)
 
     def _follow_row(self, row: int) -> None:
         usage, kind = self._node_usage, self._begun.get(row)
-        used: list[int] = usage.used[row].take(self._columns).tolist()
+        used: list[int] = usage.used[row].tolist()
         if kind is None:
             self._changed[row] = True
-            offered: list[int] = usage.nodes.allocatable[row].take(self._columns).tolist()
-        else:
-            offered = kind.offered
-        free = [most - taken for most, taken in zip(offered, used, strict=True)]
-        for least, left in zip(self._least, free, strict=True):
-            if left < least:
+            kind = _NodeKind(usage.nodes.allocatable[row].tolist(), used, [row])
+        offered = kind.offered
+        for column, least in self._least:
+            if offered[column] - used[column] < least:
                 self._begun.pop(row, None)
                 return
-        if kind is None:
-            self._begun[row] = _NodeKind(offered, used, free, [row])
-        else:
-            kind.used, kind.free = used, free
+        kind.used = used
+        self._begun[row] = kind
 
     def _look_again(self, amounts: Sequence[int]) -> bool:
         """Find kinds of nodes with room for these amounts, and for somewhat less; False where they are too many."""
         usage = self._node_usage
-        before, least = self._least, [each - each // 4 for each in amounts]
-        if before:
+        least = [each - each // 4 for each in amounts]
+        if self._least:
             least = [
                 known if asked >= known else lower
-                for known, asked, lower in zip(before, amounts, least, strict=True)
+                for (_, known), asked, lower in zip(self._least, amounts, least, strict=True)
             ]
         self._seen = len(usage.touched_rows)
         self._begun, self._untouched, self._least = {}, [], []
@@ -161,30 +174,18 @@ class OpenNodes:
         if alike is None:
             return False
         firsts, group = alike
-        numbers = usage.alike.with_room(self._columns, np.array(least, dtype=np.int64)).tolist()
+        columns = np.array(self._columns, dtype=np.int64)
+        numbers = usage.alike.with_room(columns, np.array(least, dtype=np.int64)).tolist()
         if len(numbers) > _KINDS_MAX:
             return False
         self._changed[:] = False
         for number in numbers:
-            offered = usage.nodes.allocatable[firsts[number]].take(self._columns).tolist()
-            used = usage.used[firsts[number]].take(self._columns).tolist()
-            free = [most - taken for most, taken in zip(offered, used, strict=True)]
+            first = int(firsts[number])
+            offered, used = usage.nodes.allocatable[first].tolist(), usage.used[first].tolist()
             rows = np.flatnonzero(group == number).tolist()
-            self._untouched.append(_NodeKind(offered, used, free, rows))
-        self._least = least
+            self._untouched.append(_NodeKind(offered, used, rows))
+        self._least = list(zip(self._columns, least, strict=True))
         return True
-
-
-def _points(kind: _NodeKind, amounts: Sequence[int], terms: _Terms) -> int:
-    """Points of nodes of a kind that take the amounts."""
-    points = 0
-    for times, full, divisor, weights in terms:
-        of_hook = 0
-        for position, weight in weights:
-            after = kind.used[position] + amounts[position]
-            of_hook += weight * (after * full // kind.offered[position])
-        points += times * (of_hook // divisor)
-    return points
 
 
 @frozen(slots=True, eq=False)
@@ -196,49 +197,96 @@ class _RequestShape:
     open_nodes: OpenNodes | None = None
 
 
+@frozen
+class PlainClasses:
+    """What filters and rules between pods say of classes of pods.
+
+    Attributes:
+        fields: of a class that they may read; None where they may read any.
+        allowed_rows: nodes that filters allow pods of a class, bool, shape (nodes,).
+        may_have_rules: whether pods of a class may have rules about others, or be meant by theirs.
+        filter_faults: how often a filter failed.
+    """
+
+    fields: Callable[[], frozenset[str] | None]
+    allowed_rows: Callable[[PodClass], Bools]
+    may_have_rules: Callable[[PodClass], bool]
+    filter_faults: Callable[[], int]
+
+
 class AmountChoices:
     """Nodes for pods of which amounts tell everything.
 
     Args:
         node_usage: of the session.
         hooks: scores that plugins registered.
-        allowed_rows: rows that filters allow pods of a class.
+        classes: what else may be said of pods.
     """
 
     def __init__(
-        self,
-        node_usage: NodeUsage,
-        hooks: Sequence[NodeScoreHook],
-        allowed_rows: Callable[[PodClass], Bools],
+        self, node_usage: NodeUsage, hooks: Sequence[NodeScoreHook], classes: PlainClasses
     ) -> None:
         self._node_usage = node_usage
-        self._allowed_rows = allowed_rows
+        self._classes = classes
         self._always = [each for each in hooks if not each.only_with]
         self._sometimes = [each for each in hooks if each.only_with]
         self._told = bool(self._always) and all(each.fullness for each in self._always)
         self._shapes: dict[tuple[str, tuple[str, ...]], _RequestShape] = {}
-        self._open: dict[bytes, OpenNodes] = {}
+        self._open: dict[tuple[int, ...], OpenNodes] = {}
+        self._rows: dict[Any, Bools | None] = {}
+        """Rows by what may tell classes apart beside amounts."""
 
-    def best_row(self, pod_class: PodClass) -> tuple[int, RequestVector] | None:
-        """The row where a pod of a class without a share, claims or rules about others goes next, and what it asks for.
+    @cached_property
+    def _traits_of(self) -> Callable[[PodClass], Any] | None:
+        """What may tell classes apart beside amounts; None where anything may."""
+        fields = self._classes.fields() if self._told else None
+        if fields is None:
+            return None
+        only_with = {name for each in self._sometimes for name in each.only_with}
+        return attrgetter(*sorted({*fields, *only_with, *_OWN_FIELDS}))
+
+    def allowed_rows(self, pod_class: PodClass) -> Bools | None:
+        """Rows that filters allow pods of a class; None where more than amounts and filters counts for it."""
+        traits_of = self._traits_of
+        if traits_of is None:
+            return None
+        traits = traits_of(pod_class)
+        if traits in self._rows:
+            return self._rows[traits]
+        faults = self._classes.filter_faults()
+        rows = self._classes.allowed_rows(pod_class) if self._is_plain(pod_class) else None
+        if self._classes.filter_faults() == faults:
+            self._rows[traits] = rows
+        return rows
+
+    def _is_plain(self, pod_class: PodClass) -> bool:
+        if pod_class.claims or pod_class.share is not None or pod_class.unsupported:
+            return False
+        if pod_class.aligned and self._node_usage.numa_rows:
+            return False
+        if any(hook.concerns(pod_class) for hook in self._sometimes):
+            return False
+        return not self._classes.may_have_rules(pod_class)
+
+    def best_row(self, pod_class: PodClass, allowed: Bools) -> tuple[int, RequestVector] | None:
+        """The row where a pod of a class goes next, and what it asks for.
+
+        Args:
+            pod_class: of the pod.
+            allowed: as ``allowed_rows`` says.
 
         Returns:
-            Row -1 where it fits nowhere; None where more than these amounts counts.
+            Row -1 where it fits nowhere; None where policies have to be asked.
         """
-        if not self._told or (pod_class.aligned and self._node_usage.numa_rows):
-            return None
-        for hook in self._sometimes:
-            if hook.concerns(pod_class):
-                return None
-        items = [item for item in pod_class.requests.items if item[1]]
-        key = pod_class.gpu, tuple([name for name, _ in items])
-        shape = self._shapes.get(key)
+        items = pod_class.requests.items
+        if not all(map(_AMOUNT, items)):
+            items = tuple([item for item in items if item[1]])
+        names, amounts = zip(*items, strict=True) if items else ((), ())
+        shape = self._shapes.get((pod_class.gpu, names))
         if shape is None:
-            shape = self._shapes[key] = self._make_shape(*key)
+            shape = self._shapes[pod_class.gpu, names] = self._make_shape(pod_class.gpu, names)
         if shape.open_nodes is None:
             return None
-        amounts = [amount for _, amount in items]
-        allowed = self._allowed_rows(pod_class)
         row = shape.open_nodes.best_row(amounts, shape.terms, allowed)
         if row is None:
             return None
@@ -246,17 +294,18 @@ class AmountChoices:
 
     def _make_shape(self, gpu: str, names: tuple[str, ...]) -> _RequestShape:
         by_name = self._node_usage.nodes.columns
-        columns = np.array([by_name.get(name, -1) for name in names], dtype=np.int64)
-        if -1 in columns or not names:
+        own = tuple([by_name.get(name, -1) for name in names])
+        columns = np.array(own, dtype=np.int64)
+        if -1 in own or not names:
             return _RequestShape(columns)
         terms = []
         for hook in self._always:
             said = hook.fullness and hook.fullness(names, gpu)
             if not said or not all(name in names for name, _ in said.weights):
                 return _RequestShape(columns)
-            weights = tuple([(names.index(name), weight) for name, weight in said.weights])
+            weights = tuple([(names.index(n), by_name[n], weight) for n, weight in said.weights])
             terms.append((hook.weight, said.full, said.divisor, weights))
-        known = self._open.get(columns.tobytes())
+        known = self._open.get(own)
         if known is None:
-            known = self._open[columns.tobytes()] = OpenNodes(self._node_usage, columns)
+            known = self._open[own] = OpenNodes(self._node_usage, own)
         return _RequestShape(columns, tuple(terms), known)
