@@ -61,6 +61,8 @@ def choose_slots(
     node = node_islands(layout, (slots or slot_mask(tuple(all_slots(layout)))) | free)
     while then and count + sum(then) > free.bit_count():
         then = then[:-1]
+    if not within:  # nearly always
+        return _best_of_sizes(node, free, free, (count, *then), population)[2]
     inside = [mask & free for mask in within if (mask & free).bit_count() >= count]
     found = [
         _best_of_sizes(node, free, mask, (count, *then), population) for mask in inside or [free]

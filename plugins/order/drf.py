@@ -68,7 +68,7 @@ class Drf:
             )
             return (fair, tuple(total().items()))
 
-        hooks.gang_order(of_gang, alike=True, rests_on=rests_on)
+        hooks.gang_order(of_gang, alike=True, rests_on=rests_on, of_members=False)
         if self.args.queues:
             hooks.queue_turn(of_queue, alike=True)
 

@@ -31,7 +31,7 @@ class Gang:
 
     def open(self, hooks: Hooks, _view: View) -> None:
         """Register the key of gangs by what they lack."""
-        hooks.gang_order(_progress, alike=True, rests_on=tuple)
+        hooks.gang_order(_progress, alike=True, rests_on=tuple, of_members=False)
 
     def tell_gang_order(self, _gang: GangOf, key: Key) -> tuple[KeyMeaning, ...]:
         """How close it is to running as a whole."""

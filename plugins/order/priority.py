@@ -81,7 +81,7 @@ class Priority:
 
         if self.args.queues:
             hooks.queue_order(lambda node: (-node.queue.priority,))
-        hooks.gang_order(key, alike=True, rests_on=lambda: frozenset(lines))
+        hooks.gang_order(key, alike=True, rests_on=lambda: frozenset(lines), of_members=False)
 
     def tell_gang_order(self, gang: Gang, key: Key) -> tuple[KeyMeaning, ...]:
         """The priority and the class that gave it, or that none counts."""

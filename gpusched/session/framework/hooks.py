@@ -220,12 +220,9 @@ class Hooks(HookCalls):
         self.queue_orders.append(SortKeyHook(self._wrap_key("queue_turn", key), alike, self.plugin))
 
     def gang_order(
-        self,
-        key: GangOrder,
-        *,
-        alike: bool = False,
-        rests_on: Callable[[], Hashable] | None = None,
-    ) -> None:
+        self, key: GangOrder, *, alike: bool = False,
+        rests_on: Callable[[], Hashable] | None = None, of_members: bool = True,
+    ) -> None:  # fmt: skip
         """Order gangs of one queue: smaller keys are tried first.
 
         Args:
@@ -233,9 +230,10 @@ class Hooks(HookCalls):
             alike: the key of a gang without a place depends on its queue, priority, terms and minima, the classes and
                 roles of its waiting members, and what the view shows: gangs equal in these have one.
             rests_on: tells all on which keys depend beside the gang itself: while that is equal they are not asked for again.
+            of_members: False where one that is ``alike`` does not depend on the classes and roles of waiting members.
         """
         one, basis = self._wrap_key("gang_order", key), rests_on and self._wrap_basis(rests_on)
-        self.gang_orders.append(SortKeyHook(one, alike, self.plugin, basis))
+        self.gang_orders.append(SortKeyHook(one, alike, self.plugin, basis, of_members))
 
     def pod_order(self, key: PodOrder) -> None:
         """Order pods of one gang and class: smaller keys get places first."""

@@ -19,12 +19,14 @@ class SortKeyHook:
         alike: whether gangs of one equivalence class have the same key.
         plugin: its name.
         rests_on: tells all on which keys depend beside their items; None where that is not declared.
+        of_members: whether they depend on the classes and roles of members that wait.
     """
 
     key: Callable[..., Key]
     alike: bool = False
     plugin: str = ""
     rests_on: Callable[[], Hashable | None] | None = None
+    of_members: bool = True
 
 
 @frozen

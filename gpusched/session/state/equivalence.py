@@ -6,8 +6,7 @@ of a gang alone is remembered by its identity: a changed gang is another one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import partial
+from collections.abc import Hashable, Iterable, Sequence
 from itertools import count
 from typing import Final, Generic, Literal, TypeVar
 
@@ -60,27 +59,34 @@ class EquivalenceClass:
 
     Args:
         classes: pod classes of the members, each once.
-        widen: finds the class of all gangs that differ from these at most in their length; None
-            for such a class itself.
+        maker: finds the class of all gangs that differ from these at most in their length; None for such a class itself.
+        gang: one of these gangs, for the maker.
+        beside_members: equal for gangs of one pod that are equal in all but their pod's class and deadline; None where that is
+            not told.
     """
 
-    __slots__ = ("_timeless", "_widen", "classes")
+    __slots__ = ("_gang", "_maker", "_timeless", "beside_members", "classes")
 
     def __init__(
         self,
         classes: tuple[PodClass, ...],
-        widen: Callable[[tuple[PodClass, ...]], EquivalenceClass] | None = None,
+        maker: EquivalenceClasses | None = None,
+        gang: Gang | None = None,
+        beside_members: Hashable | None = None,
     ) -> None:
         self.classes = classes
-        self._widen = widen
-        self._timeless: EquivalenceClass | None = None if widen is not None else self
+        self.beside_members = beside_members
+        self._maker = maker
+        self._gang = gang
+        self._timeless: EquivalenceClass | None = None if maker is not None else self
 
     @property
     def timeless(self) -> EquivalenceClass:
         """The class that is the same for gangs that differ only in how long they say they run."""
         if self._timeless is None:
-            assert self._widen is not None
-            self._timeless = self._widen(self.classes)
+            assert self._maker is not None
+            assert self._gang is not None
+            self._timeless = self._maker.class_of_any_length(self._gang, self.classes)
         return self._timeless
 
     @property
@@ -99,6 +105,8 @@ class EquivalenceClasses:
         self._common: dict[Hashable, int] = {}
         """Numbers of what gangs of one pod have in common; those with one number are equal in it."""
         self._numbers = count()
+        self._beside_members: dict[Hashable, Hashable] = {}
+        """What gangs of one pod have beside its class, each once."""
         self._seen: dict[tuple[int, int, int], tuple[tuple[object, ...], int]] = {}
         """The same by the ``id`` of what they have in common, with that itself, so that no other gets its ``id``."""
 
@@ -127,28 +135,34 @@ class EquivalenceClasses:
             self._known_after_sweep = len(self._known)
             used = {key[-1] for key in self._known}
             self._common = {what: n for what, n in self._common.items() if n in used}
+        self._beside_members.clear()
         self._seen.clear()  # what it speeds up is within a session
 
     def _find_class(self, gang: Gang) -> EquivalenceClass | None:
+        pod_sets = gang.pod_sets
         if (
             gang.placed
             or gang.succeeded_counted
             or gang.sub_groups
             or (gang.expected_count and not gang.suspended)
             or gang.topology.max_wait_ns
-            or any(map(_is_unlike_others, gang.pod_sets))
+            or any(map(_is_unlike_others, pod_sets))
         ):
             return None
+        beside: Hashable | None = None
         key = lone_key(gang)  # most are one pod, and may all differ: hashing the whole key costs
         if key is None:
             key = placement_key(gang, without=Omit.NAMESPACE)
         else:
-            key = (*key, self._number_of(gang.terms, gang.topology, gang.accounts))
+            number = self._number_of(gang.terms, gang.topology, gang.accounts)
+            key = (*key, number)
+            common = (gang.queue, gang.priority, gang.error, number)
+            beside = self._beside_members.setdefault(common, common)
         known = self._known.get(key)
         if known is None:
-            classes = {pod_set.pod_class.digest: pod_set.pod_class for pod_set in gang.pod_sets}
-            widen = partial(self._class_of_any_length, gang)
-            known = self._known[key] = EquivalenceClass(tuple(classes.values()), widen)
+            classes = {each.pod_class.digest: each.pod_class for each in pod_sets}
+            known = EquivalenceClass(tuple(classes.values()), self, gang, beside)
+            self._known[key] = known
         return known
 
     def _number_of(self, *common: Hashable) -> int:
@@ -163,7 +177,8 @@ class EquivalenceClasses:
             seen = self._seen[ids] = (common, number)
         return seen[1]
 
-    def _class_of_any_length(self, gang: Gang, classes: tuple[PodClass, ...]) -> EquivalenceClass:
+    def class_of_any_length(self, gang: Gang, classes: tuple[PodClass, ...]) -> EquivalenceClass:
+        """The class of gangs of these classes of pods that differ from one at most in their length."""
         key = without_length(placement_key(gang, without=Omit.NAMESPACE))
         known = self._known.get(key)
         if known is None:
@@ -173,4 +188,6 @@ class EquivalenceClasses:
 
 def _is_unlike_others(pod_set: PodSet) -> bool:
     pod_class = pod_set.pod_class
-    return bool(pod_class.unsupported) or any(named.claim for named in pod_class.claims)
+    if pod_class.unsupported or not pod_class.claims:
+        return bool(pod_class.unsupported)
+    return any(named.claim for named in pod_class.claims)

@@ -95,6 +95,18 @@ def test_plans_are_those_with_all_keys_of_queues(seed, monkeypatch):
 
 
 @pytest.mark.parametrize("seed", range(8))
+def test_plans_are_those_with_all_keys_of_gangs(seed, monkeypatch):
+    """Given unlike pods, then a key that is asked of one of them is that of each for which no member counts."""
+    quick = decided(seed)
+
+    def each(self: OrderKeys, gangs: Any) -> list[Any]:
+        return [self.gang_key(gang) for gang in gangs]
+
+    monkeypatch.setattr(OrderKeys, "gang_keys", each)
+    assert decided(seed) == quick
+
+
+@pytest.mark.parametrize("seed", range(8))
 def test_plans_are_those_of_nodes_rated_anew(seed, monkeypatch):
     """Given equal pods, then what is kept of a node's rating, and what is counted in plain ints, is exact."""
     quick = decided(seed)

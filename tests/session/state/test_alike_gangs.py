@@ -133,7 +133,9 @@ def test_a_session_with_memory_decides_as_one_without(seed):
         crowd.go_on()
 
 
-def asked_by(order: Callable[[Gang], tuple[int]], *, alike: bool) -> tuple[Given, list[str]]:
+def asked_by(
+    order: Callable[[Gang], tuple[int]], *, alike: bool, of_members: bool = True
+) -> tuple[Given, list[str]]:
     """A cluster whose only order is this one, and the names of the gangs that were asked."""
     asked: list[str] = []
 
@@ -147,7 +149,7 @@ def asked_by(order: Callable[[Gang], tuple[int]], *, alike: bool) -> tuple[Given
         api = 1
 
         def open(self, hooks: Hooks, _view: View) -> None:
-            hooks.gang_order(key, alike=alike)
+            hooks.gang_order(key, alike=alike, of_members=of_members)
 
     return cluster_under(Orders()).nodes(1, gpus=1), asked
 
@@ -170,6 +172,17 @@ def test_a_key_that_gangs_have_in_common_is_asked_once():
     c.when.one_session()
     assert c.then.started() == ["g99"]
     assert len(set(asked)) == 1
+
+
+@pytest.mark.parametrize(("of_members", "times"), [(True, 20), (False, 2)])
+def test_a_key_for_which_no_member_counts_is_asked_once_of_gangs_of_unlike_pods(of_members, times):
+    """Given pods that all differ, and two priorities, then one of each is asked where that is all that counts."""
+    c, asked = asked_by(lambda gang: (-gang.priority,), alike=True, of_members=of_members)
+    for number in range(20):
+        c.pod(f"p{number:02}", gpus=1, cpu=100 + number, priority=5 if number == 9 else 0)
+    c.when.one_session()
+    assert c.then.started() == ["p09"]
+    assert len(set(asked)) == times
 
 
 def test_gangs_that_differ_in_length_alone_are_refused_room_together():

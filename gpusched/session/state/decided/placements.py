@@ -127,7 +127,8 @@ class Placements:
             statement: with the places; what it took back of nominations is given up for good.
             variant: the node pool with which a suspended Job is to be started.
         """
-        self._effects.must_leave_reservations(gang, statement)
+        if self._effects.enforces_reservations:
+            self._effects.must_leave_reservations(gang, statement)
         taken_back = statement.unnominated
         places = statement.commit()
         if variant is not None:

@@ -11,7 +11,7 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.accounts.queue_accounts import QueueAccounts
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.sort_keys import SortKeyHook, parts_by_hook
-from gpusched.session.state.equivalence import EquivalenceClass, EquivalenceClasses
+from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.order.waiting_turns import WaitingOrder, WaitingTurn
 
 _NOTHING_ALIKE: Final = SortKeyHook(lambda _gang: (), alike=True)
@@ -100,17 +100,21 @@ class OrderKeys:
 
     def gang_keys(self, gangs: Iterable[Gang]) -> list[Any]:
         """Keys of gangs that are asked for together, each as ``gang_key`` gives it."""
-        class_of, known = self._kinds.class_of, dict[EquivalenceClass, Any]()
+        class_of, known = self._kinds.class_of, dict[Hashable, Any]()
+        of_members = any(order.of_members for order in self._hooks.gang_orders)
         if self._failed or not self.shared_by_class:
             return [self.gang_key(gang) for gang in gangs]
         found = []
         for gang in gangs:
             kind = class_of(gang)
-            key = None if kind is None else known.get(kind)
+            about: Hashable | None = kind
+            if kind is not None and kind.beside_members is not None and not of_members:
+                about = kind.beside_members
+            key = None if about is None else known.get(about)
             if key is None:
                 key = self.gang_key(gang)
-                if kind is not None:
-                    known[kind] = key
+                if about is not None:
+                    known[about] = key
             found.append(key)
         return found
 
