@@ -79,6 +79,7 @@ from gpusched.session.framework.verdict import ABSTAIN, ALLOW, Verdict, deny, fi
 from gpusched.session.framework.view import NodeRows, View
 from gpusched.session.preempt.claims.claimants import (
     gang_text,
+    may_have_claimants,
     preempt_rules,
     preemption_claimants,
     reclaim_rules,
@@ -188,6 +189,7 @@ __all__ = [
     "late_claims",
     "less",
     "make_reservations",
+    "may_have_claimants",
     "nodes_text",
     "nominate_for_repair",
     "number_positions",

@@ -23,6 +23,7 @@ from gpusched.plugin import (
     extras_rules,
     gang_text,
     late_claims,
+    may_have_claimants,
     pods_text,
     preempt_rules,
     preemption_claimants,
@@ -44,7 +45,8 @@ class Preempt:
 
     def run(self, session: Session) -> None:
         """Make room for gangs of the queues in which something of lower priority runs."""
-        self._make_room(session, session_victims(session))
+        if may_have_claimants(session):
+            self._make_room(session, session_victims(session))
         late_claims(session).add(lambda victims: self._make_room(session, victims, late=victims))
 
     def _make_room(

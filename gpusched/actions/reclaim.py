@@ -27,6 +27,7 @@ from gpusched.plugin import (
     gang_text,
     growth_rules,
     late_claims,
+    may_have_claimants,
     preemption_claimants,
     reclaim_rules,
     session_victims,
@@ -55,7 +56,8 @@ class Reclaim:
         hooks = session.hooks
         if not hooks.reclaim_checks or not hooks.reclaim_gates:
             return
-        self._make_room(session, session_victims(session))
+        if may_have_claimants(session):
+            self._make_room(session, session_victims(session))
         late_claims(session).add(lambda victims: self._make_room(session, victims, late=victims))
 
     def _make_room(

@@ -203,8 +203,8 @@ class NodeUsage:
         self.free_slots[row] &= ~slots
         if slots and row in self.numa_rows:
             self.numa_rows[row].append((slots, ask))
-        if row not in self._split:
-            self.used[row, ask.columns] += ask.amounts
+        if row not in self._split:  # now and later it is what is held
+            self.used[row] = self._real[row]
         if ask.share is not None:
             part = int(self.parts_of(ask.share)[row])
             self._move_share(row, ask.gpu, slots.bit_length() - 1, now=part, later=part)

@@ -15,9 +15,9 @@ from gpusched.session.status.device_places import device_places
 
 def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
     """Bindings for the places given in this session, sorted by gang."""
-    nodes = session.snapshot.nodes.nodes
+    nodes, placements = session.snapshot.nodes.nodes, session.placements
     binds = []
-    for gang, places in session.placements.by_gang():
+    for gang, places in placements.by_gang():
         if gang.expected_count:
             continue  # their room is held for them; see ``job_suspend_changes``
         moved = [_pod_bind(session, gang, place, nodes[place.row]) for place in places]
@@ -32,7 +32,7 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
                 min_member=gang.min_member,
                 placed=gang.ready_members,
                 binds=tuple(moved),
-                proof=session.placements.proof(gang),
+                proof=placements.proof(gang),
                 left_waiting=gang.pending - len(moved),
                 grows=bool(gang.placed) and not gang.missing_members,
             )
@@ -42,33 +42,35 @@ def build_gang_binds(session: Session) -> tuple[GangBind, ...]:
 
 def _pod_bind(session: Session, gang: Gang, place: Assignment, node: Node) -> PodBind:
     claims: tuple[ClaimBind, ...] = ()
-    slots, device_slots = place.slots, 0
+    pod, slots, device_slots = place.pod, place.slots, 0
+    pod_class = pod.pod_class
     numa: tuple[int, ...] = ()
-    if place.pod.pod_class.claims:
-        claims = session.devices.claim_binds(place.pod)
+    if pod_class.claims:
+        claims = session.devices.claim_binds(pod)
         device_slots, numa = device_places(session, node.name, claims)
-        if place.pod.pod_class.gpu in node.devices_only:
+        if pod_class.gpu in node.devices_only:
             # Which GPUs it has is said by the claim; where drivers number none, nobody knows.
-            fits = device_slots.bit_count() == place.pod.pod_class.gpus
+            fits = device_slots.bit_count() == pod_class.gpus
             slots = device_slots if fits else 0
     return PodBind(
-        place.pod.key,
-        place.pod.uid,
+        pod.key,
+        pod.uid,
         node.name,
         node.uid,
         slots,
-        place.pod.rank,
-        place.pod.pod_class.requests,
+        pod.rank,
+        pod_class.requests,
         claims,
         device_slots,
         numa,
-        _charge(gang, place.pod),
+        _charge(gang, pod),
     )
 
 
 def _charge(gang: Gang, pod: Pod) -> ChargeRecord | None:
     """Who pays for a member; None where it says so itself, and for a pod that is no part of anything."""
-    said = (pod.queue or DEFAULT_QUEUE, pod.creator)
-    if said == (gang.queue, gang.creator) or not (pod.owner or pod.group):
+    if not (pod.owner or pod.group):
+        return None
+    if (pod.queue or DEFAULT_QUEUE, pod.creator) == (gang.queue, gang.creator):
         return None
     return ChargeRecord(gang.queue, gang.creator)

@@ -132,6 +132,7 @@ def test_plans_are_the_same_however_many_kinds_are_kept(seed, kinds, monkeypatch
     monkeypatch.setattr(open_nodes, "_KINDS_MAX", kinds)
     monkeypatch.setattr(open_nodes, "_FOLLOWED_MAX", kinds % 7)
     monkeypatch.setattr(open_nodes, "_REST_MOVES", kinds)
+    monkeypatch.setattr(open_nodes, "_NEAR", kinds % 7)
     assert decided(seed) == quick
 
 
@@ -204,11 +205,12 @@ def test_rows_are_those_of_all_nodes_rated(seed):
     sign, found = rng.choice((1, -1)), OpenNodes(usage, columns.tolist())
     weights = tuple((n, int(columns[n]), sign * (1, 1, 8)[n]) for n in range(3))
     terms = ((rng.choice((1, 5)), 1000, 10, weights),)
-    allowed = np.array([rng.random() < 0.8 for _ in range(NODES)])
+    masks = [np.array([rng.random() < part for _ in range(NODES)]) for part in (0.8, 0.1)]
     there: list[tuple[int, RequestVector]] = []
     known = 0
     for _ in range(300):
         amounts = [rng.randrange(1, 9_000), rng.randrange(1, 2**34), 1000 * rng.randrange(1, 4)]
+        allowed = rng.choice(masks)
         row = found.best_row(amounts, terms, allowed)
         if row is None:
             row = expected(usage, columns, amounts, terms, allowed)

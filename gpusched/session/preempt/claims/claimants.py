@@ -37,6 +37,12 @@ def preemption_claimants(
     ]
 
 
+def may_have_claimants(session: Session) -> bool:
+    """Whether members wait for a place: where the session gave all of them one, nobody is evicted for any."""
+    assigned = session.placements.assigned
+    return any(len(assigned(gang)) < gang.pending for gang in session.pending_gangs)
+
+
 def gang_text(gang: Gang) -> str:
     """Namespace and name of a gang, cut to fit into a message."""
     return shorten(f"{gang.key.namespace}/{gang.key.name}")

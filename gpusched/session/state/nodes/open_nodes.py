@@ -12,6 +12,7 @@ from functools import cached_property
 from operator import attrgetter, itemgetter
 from typing import Any, Final
 
+import attrs
 import numpy as np
 
 from gpusched.api.pod.pod import PodClass
@@ -27,6 +28,9 @@ _REST_MOVES: Final = 64
 _FOLLOWED_MAX: Final = 64
 """Moves beyond which all nodes are looked at again rather than each that moved."""
 
+_NEAR: Final = 16
+"""Rows that are looked at one by one before all that are left."""
+_NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
 _AMOUNT: Final = itemgetter(1)
 _OWN_FIELDS: Final = ("aligned", "claims", "share", "unsupported")
 """Of a class, by which more than amounts counts for it."""
@@ -44,13 +48,31 @@ class _NodeKind:
     Attributes:
         offered, used: amounts by column.
         rows: of these nodes, ascending; some may have changed since.
-        begin: those before this position have.
+        numbers: the same as an array, of nodes that nothing was placed on since all were looked at.
+        begins: by the ``id`` of what filters allow, that itself, and the position before which nothing is left of it.
     """
 
     offered: list[int]
     used: list[int]
     rows: list[int]
-    begin: int = 0
+    numbers: Ints = _NO_ROWS
+    begins: dict[int, tuple[Bools, int]] = attrs.field(factory=dict)
+
+    def first_row(self, allowed: Bools, changed: Bools) -> int:
+        """The first row that is allowed and has not changed; -1 where there is none."""
+        rows, known = self.rows, self.begins.get(id(allowed))
+        begin = 0 if known is None else known[1]
+        near = min(begin + _NEAR, len(rows))
+        for position in range(begin, near):
+            row = rows[position]
+            if allowed[row] and not changed[row]:
+                break
+        else:
+            left = self.numbers[near:]
+            found = np.flatnonzero(allowed[left] & ~changed[left])
+            position = near + int(found[0]) if len(found) else len(rows)
+        self.begins[id(allowed)] = (allowed, position)
+        return rows[position] if position < len(rows) else -1
 
     def points(self, amounts: Sequence[int], terms: _Terms) -> int:
         """Points of these nodes with a pod that they take."""
@@ -114,18 +136,9 @@ class OpenNodes:
 
     def _first_row(self, kind: _NodeKind, allowed: Bools) -> int:
         """The first row of a kind that filters allow; -1 where there is none."""
-        rows, changed = kind.rows, self._changed
-        if self._begun.get(rows[0]) is kind:
-            return rows[0] if allowed[rows[0]] else -1
-        while kind.begin < len(rows) and changed[rows[kind.begin]]:
-            kind.begin += 1
-        if kind.begin == len(rows):
-            return -1
-        if allowed[rows[kind.begin]]:
-            return rows[kind.begin]
-        left = np.array(rows[kind.begin :], dtype=np.int64)
-        left = left[allowed[left] & ~changed[left]]
-        return int(left[0]) if len(left) else -1
+        if self._begun.get(kind.rows[0]) is kind:
+            return kind.rows[0] if allowed[kind.rows[0]] else -1
+        return kind.first_row(allowed, self._changed)
 
     def _follow(self, amounts: Sequence[int]) -> bool:
         """Take in what changed; whether all nodes with room for so much are known."""
@@ -182,8 +195,8 @@ class OpenNodes:
         for number in numbers:
             first = int(firsts[number])
             offered, used = usage.nodes.allocatable[first].tolist(), usage.used[first].tolist()
-            rows = np.flatnonzero(group == number).tolist()
-            self._untouched.append(_NodeKind(offered, used, rows))
+            rows = np.flatnonzero(group == number)
+            self._untouched.append(_NodeKind(offered, used, rows.tolist(), rows))
         self._least = list(zip(self._columns, least, strict=True))
         return True
 
