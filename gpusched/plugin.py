@@ -36,7 +36,7 @@ from gpusched.api.volumes.volume import PersistentVolume, PersistentVolumeClaim,
 from gpusched.cache.gangs.gang import Gang, Placed, PodSet
 from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.admission.admission_age import admission_age_verdict
-from gpusched.session.admission.queue_gate import queue_admission
+from gpusched.session.admission.queue_gate import queue_admission, queue_gate
 from gpusched.session.admission.quota_order import refuse_beyond_quota
 from gpusched.session.admission.readiness import gangs_to_place
 from gpusched.session.allocate.gang_repair import broken_since, nominate_for_repair, split_repairs
@@ -199,6 +199,7 @@ __all__ = [
     "preempt_rules",
     "preemption_claimants",
     "queue_admission",
+    "queue_gate",
     "reclaim_rules",
     "refuse_beyond_quota",
     "request_text",

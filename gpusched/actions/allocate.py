@@ -53,19 +53,20 @@ class Allocate:
     def _fill(self, session: Session, ready: list[Gang], starts: GangStarts) -> None:
         early = session.early_end
         kept = {gang.key for gang in session.gang_selection.heads_left_out}
+        placements = session.placements
         for gang, repairs in self._turns(session, ready):
-            if gang.key in kept:
+            if kept and gang.key in kept:
                 if early.reached:
                     return
                 keep_reserved(session, gang)
             elif not repairs:
-                if session.placements.is_full or early.reached:
+                if placements.is_full or early.reached:
                     return
                 asks = bool(gang.missing_members) or not gang.placed
                 started = asks and session.has_budget_for(gang) and starts.start(gang)
                 early.note_turn(gang, started=started)
-                if not (started or session.placements.is_full):
-                    early.end_where_all_are_refused(session.pending_gangs, starts.is_refused)
+                if not (started or placements.is_full):
+                    early.end_where_all_are_refused(session.pending_gangs, starts.not_refused)
             elif gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 import attrs
 
 from gpusched.plugin import (
+    ALLOW,
     Capability,
     DependsOn,
     Gang,
@@ -14,7 +16,7 @@ from gpusched.plugin import (
     Verdict,
     admission_age_verdict,
     first_refusal,
-    queue_admission,
+    queue_gate,
     refuse_beyond_quota,
 )
 
@@ -35,12 +37,11 @@ class Enqueue:
         makes inside its own queue, say.
         """
         fresh = []
-        outcomes, nominations = session.outcomes, session.nominations
-        admitted, some_held = outcomes.admitted_keys, bool(nominations.gang_keys())
+        outcomes, nominations, on_gang = session.outcomes, session.nominations, session.on_gang
+        some_held, verdict_on = bool(nominations.gang_keys()), _verdicts(session)
         for gang in session.gangs:
-            session.on_gang(gang.key)
-            outcomes.admit(gang, _verdict(session, gang))
-            if gang.placed or gang.key not in admitted:
+            on_gang(gang.key)
+            if not outcomes.admit(gang, verdict_on(gang)) or gang.placed:
                 continue
             if some_held and (nominations.nominated_places(gang) or nominations.moved_places(gang)):
                 continue
@@ -48,12 +49,18 @@ class Enqueue:
         refuse_beyond_quota(session, fresh)
 
 
-def _verdict(session: Session, gang: Gang) -> Verdict:
-    verdict = queue_admission(session, gang)
-    if gang.placed or verdict.refuses:
-        return verdict
-    if session.hooks.enqueue_checks:
-        verdict = first_refusal(session.hooks.enqueue_checks, gang)
-    if session.nominations.moved_places(gang) or verdict.refuses:
-        return verdict  # a gang whose room is held elsewhere has a time of its own
-    return admission_age_verdict(session, gang)
+def _verdicts(session: Session) -> Callable[[Gang], Verdict]:
+    of_queue, checks = queue_gate(session), session.hooks.enqueue_checks
+    moved_places = session.nominations.moved_places
+
+    def verdict_on(gang: Gang) -> Verdict:
+        verdict = of_queue(gang)
+        if gang.placed or (verdict is not ALLOW and verdict.refuses):
+            return verdict
+        if checks:
+            verdict = first_refusal(checks, gang)
+        if (verdict is not ALLOW and verdict.refuses) or moved_places(gang):
+            return verdict  # a gang whose room is held elsewhere has a time of its own
+        return admission_age_verdict(session, gang)
+
+    return verdict_on

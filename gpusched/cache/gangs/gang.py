@@ -192,9 +192,9 @@ class Gang:
     @property
     def is_lasting(self) -> bool:
         """Whether what it is given next cannot be taken back: it is not preemptible, or its minimum is not."""
-        if self.gives_extras:
-            return self.ready_members < self.min_member
-        return not self.terms.preemptible
+        if self.terms.preemptible:
+            return False
+        return not self.gives_extras or self.ready_members < self.min_member
 
     @cached_property
     def running_kind(self) -> RunningKind | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from typing import Final
 
@@ -27,14 +28,23 @@ class _QueueVerdicts:
 
 def queue_admission(session: Session, gang: Gang) -> Verdict:
     """Verdict on a gang by its own spec and its queue, whatever policies say."""
-    if gang.error[0]:
-        return deny(gang.error[0], "{why}", why=gang.error[1])
+    return queue_gate(session)(gang)
+
+
+def queue_gate(session: Session) -> Callable[[Gang], Verdict]:
+    """What gives the verdict of ``queue_admission``, for those who ask about all gangs of the session."""
     known = session.cycle_state.get_or_make(_QueueVerdicts, _QueueVerdicts).known
-    key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.missing_members))
-    verdict = known.get(key)
-    if verdict is None:
-        verdict = known[key] = _queue_verdict(session, gang, repairs=key[2])
-    return verdict
+
+    def verdict_on(gang: Gang) -> Verdict:
+        if gang.error[0]:
+            return deny(gang.error[0], "{why}", why=gang.error[1])
+        key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.missing_members))
+        verdict = known.get(key)
+        if verdict is None:
+            verdict = known[key] = _queue_verdict(session, gang, repairs=key[2])
+        return verdict
+
+    return verdict_on
 
 
 def _queue_verdict(session: Session, gang: Gang, *, repairs: bool) -> Verdict:

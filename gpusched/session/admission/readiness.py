@@ -15,17 +15,23 @@ def gangs_to_place(session: Session) -> list[Gang]:
 
     Where no action has admitted gangs before, their queues do here.
     """
-    return [gang for gang in session.pending_gangs if _may_be_placed(session, gang)]
+    admitted = session.outcomes.admitted_keys
+    return [
+        gang
+        for gang in session.pending_gangs
+        if (gang.key in admitted or _is_admitted_now(session, gang))
+        and _may_be_placed(session, gang)
+    ]
+
+
+def _is_admitted_now(session: Session, gang: Gang) -> bool:
+    if session.outcomes.has_admission(gang):
+        return False
+    return session.outcomes.admit(gang, queue_admission(session, gang))
 
 
 def _may_be_placed(session: Session, gang: Gang) -> bool:
-    admitted = session.outcomes.admitted_keys
-    if gang.key not in admitted:
-        if not session.outcomes.has_admission(gang):
-            session.outcomes.admit(gang, queue_admission(session, gang))
-        if gang.key not in admitted:
-            return False
-    if lacks_pods(gang):
+    if gang.pending < gang.min_member and lacks_pods(gang):
         session.outcomes.refuse(
             gang,
             Reason.NOT_ENOUGH_MEMBERS,

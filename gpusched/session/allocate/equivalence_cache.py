@@ -6,7 +6,7 @@ that follow, as long as nothing has moved in the session since.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Iterator
 
 from gpusched.cache.gangs.expected_pods import is_expected
 from gpusched.cache.gangs.gang import Gang
@@ -62,6 +62,19 @@ class EquivalenceCache:
         if not session.snapshot.reservations and not any(each.claims for each in kind.classes):
             self._last = (kind, *known)
         return known[1]
+
+    def not_refused(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
+        """Those of some gangs like which none was refused since the last move; nothing moves meanwhile."""
+        class_of, some_held = self._session.cache.equivalence.class_of, self._session.nominations
+        refused: EquivalenceClass | None = None
+        for gang in gangs:
+            kind = class_of(gang)
+            if refused is not None and kind is refused:
+                continue
+            if self.refusal_of(gang) is None:
+                yield gang
+            elif not some_held and self._last is not None and self._last[0] is kind:
+                refused = kind
 
     def remember_refusal(self, gang: Gang, refusal: Unschedulable, *, ways: int) -> None:
         """The gang found no room. What only another gang's reservation or a fault kept it from is not remembered.

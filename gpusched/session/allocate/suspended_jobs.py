@@ -65,11 +65,11 @@ def _with_node_selector(pod_class: PodClass, pool: NodePool) -> PodClass:
 
 def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
     """Jobs that are started, because they got places or a claim to them, and those given back."""
+    there, given = session.lines.by_key, {gang.key for gang, _ in session.placements.by_gang()}
     started = [
-        _resume_job(session, gang)
-        for gang in (session.gangs if session.placements or session.nominations.plans else ())
-        if gang.suspended
-        and (session.placements.assigned(gang) or gang.key in session.nominations.plans)
+        _resume_job(session, there[key])
+        for key in given.union(session.nominations.plans)
+        if there[key].suspended
     ]
     back = [
         suspend_job(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import nullcontext, suppress
-from copy import copy
 from functools import partial
 from typing import Final
 
@@ -106,8 +105,9 @@ class StartSearch:
 
     def for_equal_gang(self, gang: Gang) -> StartSearch:
         """This search for an equal gang of the same walltime, as long as nothing has moved."""
-        other = copy(self)
-        other._gang = gang  # noqa: SLF001 - its own class
+        other = object.__new__(StartSearch)
+        vars(other).update(vars(self))  # a tenth of what copying it takes
+        other._gang = gang
         return other
 
     @property
@@ -451,6 +451,8 @@ class StartSearch:
         return known
 
     def _within_quota(self, time: int, reservations: Sequence[Reservation]) -> bool:
+        if self._fitting.covers_all(reservations, self._path):
+            return True
         end = self._end_of_start(time)
         beside = QueueLoad(
             (reservation.path, reservation.requests)

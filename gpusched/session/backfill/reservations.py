@@ -165,9 +165,9 @@ class Reservations:
             gang: that keeps its place in queue order.
             passed: whether only a reservation of another kept it from starting.
         """
-        if gang.key in self._order:
+        number = len(self.waiting)
+        if self._order.setdefault(gang.key, number) != number:
             return self.reserved_gang_of(gang)
-        self._order[gang.key] = len(self.waiting)
         self.waiting.append(gang)
         serving = self.session.order_keys.serving
         turn = serving(gang) if serving is not None else None

@@ -95,7 +95,7 @@ class StartSweep:
 
     def _taken_amounts(self) -> tuple[Ints, Ints]:
         """Rows and amounts of all members, the first rows first, as ``pack_first_rows`` has them."""
-        rows = np.flatnonzero(self._fits)
+        rows = self._fits.nonzero()[0]
         fits = self._fits[rows]
         before = np.cumsum(fits) - fits
         take = np.minimum(fits, np.maximum(self._part.count - before, 0))
@@ -116,7 +116,7 @@ class StartSweep:
             return False
         self._time = min(moments)
         ends, rows, amounts = self._profile.flatten_releases()
-        low, high = self._released, int(np.searchsorted(ends, self._time, side="right"))
+        low, high = self._released, int(ends.searchsorted(self._time, side="right"))
         if high > low:
             self._released = high
             self._add(rows[low:high], amounts[low:high])
@@ -128,5 +128,5 @@ class StartSweep:
     def _add(self, rows: Ints, amounts: Ints) -> None:
         """Add to what is free on rows, some perhaps named several times, and count again what fits them."""
         ask = self._part.request
-        np.add.at(self._free, rows, amounts[:, ask.columns])
+        np.add.at(self._free, rows, amounts.take(ask.columns, axis=1))
         self._fits[rows] = np.minimum(how_many_fit(self._free[rows], ask.amounts), self._most[rows])

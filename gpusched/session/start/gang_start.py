@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from gpusched.base import limits
@@ -71,9 +72,9 @@ class GangStarts:
             self.lost_nominations.append(gang)
         return False
 
-    def is_refused(self, gang: Gang) -> bool:
-        """Whether it is known that the gang is refused, as one like it was since the session's last move."""
-        return self._refusals.refusal_of(gang) is not None
+    def not_refused(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
+        """Those of some gangs of which it is not known that they are refused, as one like them was since the session's last move."""
+        return self._refusals.not_refused(gangs)
 
     def _place_gang(self, gang: Gang, *, nominated: bool) -> tuple[Unschedulable | None, int]:
         """Place the gang in the first node pool that takes it; else the last refusal."""

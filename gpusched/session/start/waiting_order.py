@@ -41,7 +41,7 @@ def number_positions(session: Session, waiting: Sequence[Gang]) -> None:
     """
     reservations = session_reservations(session)
     turns = reservations.turns if reservations is not None else {}
-    found = [turns[gang.key] for gang in waiting if gang.key in turns]
+    found = [turn for gang in waiting if (turn := turns.get(gang.key)) is not None]
     session.outcomes.set_waiting_order(session.order_keys.waiting_order(found))
     counts: dict[str, int] = {}
     step = limits.POSITIONS_EXACT_MAX

@@ -317,8 +317,10 @@ class Session:
     def has_budget_for(self, gang: Gang) -> bool:
         """Whether the gang's tenant may use more of this session; else the next one goes on."""
         selection = self.gang_selection
-        if gang.key in selection.for_room and (
-            selection.is_put_back(gang) or not self._may_have_room(gang)
+        if (
+            selection.for_room
+            and gang.key in selection.for_room
+            and (selection.is_put_back(gang) or not self._may_have_room(gang))
         ):
             selection.put_back(gang)
             return False

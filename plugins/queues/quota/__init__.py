@@ -234,25 +234,24 @@ def _sure_of_each(
     if pools.some or guarantees.some or view.budgets:
         return [False] * len(gangs)
     sums: dict[str, dict[str, int]] = {}
+    limited: dict[str, Sequence[tuple[QueueNode, Caps]]] = {}
     for gang in gangs:
-        for node, _ in caps(gang.queue):
+        if (on_path := limited.get(gang.queue)) is None:
+            on_path = limited[gang.queue] = caps(gang.queue)
+        for node, _ in on_path:
             asked = sums.setdefault(node.queue.name, {})
             for resource, amount in view.minimum(gang).items:
                 asked[resource] = asked.get(resource, 0) + amount
-    over: dict[str, bool] = {}
-
-    def is_over(queue: str) -> bool:
-        known = over.get(queue)
-        if known is None:
-            known = over[queue] = any(
-                view.staying(node.queue.name).plus(node.elsewhere).get(resource) + need > cap
-                for node, limits in caps(queue)
-                for resource, cap in limits
-                if (need := sums[node.queue.name].get(resource))
-            )
-        return known
-
-    return [not (gang.is_lasting or gang.accounts or is_over(gang.queue)) for gang in gangs]
+    over = {
+        queue: any(
+            view.staying(node.queue.name).plus(node.elsewhere).get(resource) + need > cap
+            for node, limits in on_path
+            for resource, cap in limits
+            if (need := sums[node.queue.name].get(resource))
+        )
+        for queue, on_path in limited.items()
+    }
+    return [not (over[gang.queue] or gang.accounts or gang.is_lasting) for gang in gangs]
 
 
 def _over_capability(gang: Gang, view: View) -> Iterator[tuple[str, str, int]]:

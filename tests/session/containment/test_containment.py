@@ -113,7 +113,7 @@ def test_several_culprits_at_once(monkeypatch):
     c = crowd("bad", "worse", "worst")
     plant(monkeypatch, GangStarts, "start", on="bad")
     plant(monkeypatch, binds, "GangBind", on="worse")
-    plant(monkeypatch, enqueue, "queue_admission", on="worst")
+    plant(monkeypatch, enqueue, "admission_age_verdict", on="worst")
     expected = crowd()
     expected.when.one_session()
     c.when.one_session()

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Final
 
-import attrs
 import msgspec
 
 from gpusched.api.meta.identity import GangKey, InvalidObject, parse_time
@@ -93,8 +92,9 @@ def estimate_starts(
             planned.append(reservation)
             ended.add(reservation)
         if reservation.start > now and not _rests_on_overrun(reservations, reservation):
-            found = _estimate(reservations, gang, reservation, ended, factors_of)
-            estimates[gang.key] = attrs.evolve(found, ahead=tuple(ahead))
+            estimates[gang.key] = _estimate(
+                reservations, gang, reservation, ended, factors_of, ahead=ahead
+            )
         ahead.append(gang.key)
     return estimates
 
@@ -139,6 +139,8 @@ def _estimate(
     reservation: Reservation,
     ended: _Ends,
     factors_of: Callable[[tuple[str, ...], str], tuple[float, float] | None],
+    *,
+    ahead: Sequence[GangKey],
 ) -> StartEstimate:
     """The estimate of one gang with what it rests on and, where that was learned, its range."""
     session, now = reservations.session, reservations.walltimes.now
@@ -151,8 +153,9 @@ def _estimate(
     if factors:
         reservations.walltimes.changes_at(range_stays_until(now, start, factors))
     return StartEstimate(
-        start=start, known_by=known_by, earliest=earliest, latest=latest, ends=ends
-    )
+        start=start, known_by=known_by, earliest=earliest, latest=latest, ends=ends,
+        ahead=tuple(ahead),
+    )  # fmt: skip
 
 
 def _known_by(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from operator import is_not
+from typing import Final, Protocol
 
 from gpusched.api.meta.resources import NOTHING, Resources
 from gpusched.cache.gangs.gang import Gang
@@ -15,6 +17,18 @@ _AHEAD: Final = 16
 
 LoadPart = tuple[tuple[str, ...], Resources]
 """Names of a queue and those above it, and the amounts of one gang there."""
+
+
+class Planned(Protocol):
+    """A gang for which room is planned: its queue and those above it, and its amounts."""
+
+    @property
+    def path(self) -> tuple[str, ...]:
+        """Names of the queues."""
+
+    @property
+    def requests(self) -> Resources:
+        """Amounts of its minimum."""
 
 
 class QueueLoad:
@@ -29,6 +43,10 @@ class QueueLoad:
     def __init__(self, parts: Iterable[LoadPart] = ()) -> None:
         self.counts: dict[tuple[tuple[str, ...], int], int] = {}
         self._amounts: dict[int, Resources] = {}
+        self.add(parts)
+
+    def add(self, parts: Iterable[LoadPart]) -> None:
+        """Add more, one part for each gang."""
         counts, amounts_of = self.counts, self._amounts
         for path, amounts in parts:
             number = id(amounts)
@@ -72,6 +90,24 @@ class FittingLoad:
         self._load = _NO_LOAD
         self._limited = False
         """Whether a quota was met: from then on each load is asked about as it is."""
+        self._all = QueueLoad()
+        self._counted: list[Planned] = []
+        """Those of whom it was made up, and some that do not matter."""
+
+    def covers_all(self, planned: Sequence[Planned], path: AbstractSet[str]) -> bool:
+        """Whether quotas are known to allow the gang beside all that are planned, and so beside some of them.
+
+        Args:
+            planned: those of the call before, and mostly some that came behind them.
+            path: of the gang: others do not matter.
+        """
+        known = len(self._counted)
+        if len(planned) < known or any(map(is_not, self._counted, planned)):
+            self._all, self._counted, known = QueueLoad(), [], 0
+        new = planned[known:]
+        self._counted += new
+        self._all.add((each.path, each.requests) for each in new if not path.isdisjoint(each.path))
+        return bool(self._all.counts) and self._load.at_least_as(self._all)
 
     def covers(self, load: QueueLoad, allows: Callable[[QueueLoad], bool]) -> bool:
         """Whether quotas are known to allow the gang beside a load.

@@ -178,14 +178,14 @@ class ReleaseOrder:
         assert self._flat is not None
         times, rows, _ = self._flat
         ends = self._ends
-        high, size = int(np.searchsorted(times, until, side="right")), _CHUNK_MIN
+        high, size = int(times.searchsorted(until, side="right")), _CHUNK_MIN
         found: list[tuple[int, GangKey]] = []
         seen = set[int]()
         # Those of one time are looked at together, as the first gangs of them are told.
         while high and (len(found) < most or times[high - 1] == -found[most - 1][0]):
             low = max(0, high - size)
-            places = np.flatnonzero(on[rows[low:high]]) + low
-            seen.update(np.searchsorted(ends, places, side="right").tolist())
+            places = on[rows[low:high]].nonzero()[0] + low
+            seen.update(ends.searchsorted(places, side="right").tolist())
             of_seen = map(self.releases.__getitem__, seen)
             found = sorted((-each.time, each.gang) for each in of_seen)
             high, size = low, size * 2

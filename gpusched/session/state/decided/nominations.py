@@ -86,7 +86,7 @@ class Nominations:
     # -- reading -----------------------------------------------------------------------------
     def has_nomination(self, gang: Gang) -> bool:
         """Whether room is nominated for the gang, by an earlier session or by this one."""
-        return gang.key in self._nominated
+        return bool(self._nominated) and gang.key in self._nominated
 
     def holds_room_for(self, gang: Gang) -> bool:
         """Whether room is held for the gang, as it is nominated or moves."""
@@ -94,7 +94,7 @@ class Nominations:
 
     def nominated_places(self, gang: Gang) -> tuple[Assignment, ...]:
         """Places nominated for the gang's pods; none without a nomination."""
-        return self._nominated.get(gang.key, ())
+        return self._nominated.get(gang.key, ()) if self._nominated else ()
 
     def place_of(self, gang: Gang, uid: UID) -> Assignment | None:
         """The place nominated for one pod of the gang; None without a nomination."""
@@ -102,7 +102,7 @@ class Nominations:
 
     def moved_places(self, gang: Gang) -> tuple[Assignment, ...]:
         """Places held for members of a moved gang until they are made again and placed."""
-        return self._moved.get(gang.key, ())
+        return self._moved.get(gang.key, ()) if self._moved else ()
 
     def gang_keys(self) -> set[GangKey]:
         """Keys of all gangs for which room is held."""

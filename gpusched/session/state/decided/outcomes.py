@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 
 from gpusched.api.meta.identity import GangKey
@@ -21,7 +21,7 @@ class Outcomes:
         stopped: keys of gangs that this session stops; their answer is why they are stopped.
     """
 
-    def __init__(self, stopped: Container[GangKey]) -> None:
+    def __init__(self, stopped: Collection[GangKey]) -> None:
         self._stopped = stopped
         self._refusals: dict[GangKey, PendingReason] = {}
         self._last_refusal: PendingReason | None = None
@@ -52,17 +52,22 @@ class Outcomes:
         """Refuse every gang of this session with this sentence."""
         self.closed = message
 
-    def admit(self, gang: Gang, verdict: Verdict) -> None:
-        """Enter the answer on admission; a refused gang gets the same reason on both conditions."""
-        if gang.key in self._stopped:
-            return
+    def admit(self, gang: Gang, verdict: Verdict) -> bool:
+        """Enter the answer on admission; a refused gang gets the same reason on both conditions.
+
+        Returns:
+            Whether the gang is admitted.
+        """
+        if self._stopped and gang.key in self._stopped:
+            return False
         if self.closed:
             verdict = error(Reason.BACK_OFF, self.closed)
         if verdict is not ALLOW and verdict.refuses:
             self.postpone_admission(gang, verdict)
             self.refuse(gang, verdict.reason, verdict.message)
-        else:
-            self._admitted.add(gang.key)
+            return False
+        self._admitted.add(gang.key)
+        return True
 
     def postpone_admission(self, gang: Gang, verdict: Verdict) -> None:
         """The gang's condition says that it is not admitted; it may be given places all the same."""

@@ -62,18 +62,18 @@ class EarlyEnd:
             self._started |= started
 
     def end_where_all_are_refused(
-        self, waiting: Iterable[Gang], is_refused: Callable[[Gang], bool]
+        self, waiting: Iterable[Gang], not_refused: Callable[[Iterable[Gang]], Iterable[Gang]]
     ) -> None:
         """End the session behind a gang that did not start where it started Jobs alone and all others who wait are refused.
 
         Args:
             waiting: gangs with members that wait for a place.
-            is_refused: whether it is known that a gang does not start, whatever else the session does.
+            not_refused: those of some gangs of which it is not known that they do not start, whatever else the session does.
         """
         if self._settles and self._started:
             self._settles = False
-            others = (gang for gang in waiting if gang.key not in self._had_turn)
-            self.reached = self.settled = all(map(is_refused, others))
+            had = self._had_turn
+            self.reached = self.settled = all(gang.key in had for gang in not_refused(waiting))
 
     def note_awaited(self, gang: Gang, *, started: bool) -> None:
         """A gang had its turn before all that is new; it counts where it was awaited."""
