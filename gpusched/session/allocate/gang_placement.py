@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import attrs
@@ -107,6 +108,23 @@ def place_ignoring_reservations(
         return place_on_any_nodes(session, gang, statement)
 
 
+def place_unless_held(
+    session: Session, gang: Gang, statement: Statement, held: Callable[[], Unschedulable | None]
+) -> Unschedulable | None:
+    """As ``place_ignoring_reservations``, but for a gang whose room is known to be held for others no place is searched for.
+
+    Args:
+        session: in which it is to start.
+        gang: that waits.
+        statement: that takes its places.
+        held: tells why it does not start; None where that is not known. Asked where nothing is kept of gangs like it.
+    """
+    with session.on_open_nodes(gang):
+        if matches_devices(gang) or chooses_gpu_types(session, gang):
+            return place_on_any_nodes(session, gang, statement)
+        return _place_on_nodes(session, gang, statement, held)
+
+
 def place_on_any_nodes(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
     """As ``place_ignoring_reservations``, on nodes that Reservations close to the gang, too."""
     if matches_devices(gang):
@@ -130,7 +148,12 @@ def _place_on_types(session: Session, gang: Gang, statement: Statement) -> Unsch
     return None if refusal is None else Unschedulable(refusal.reason, refusal.message)
 
 
-def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unschedulable | None:
+def _place_on_nodes(
+    session: Session,
+    gang: Gang,
+    statement: Statement,
+    held: Callable[[], Unschedulable | None] = lambda: None,
+) -> Unschedulable | None:
     """Give places to as many members as the gang must start with, or to none, on nodes open to it.
 
     Lone pods, gangs that no policy wants compact, members with rules about other pods and those
@@ -142,6 +165,9 @@ def _place_on_nodes(session: Session, gang: Gang, statement: Statement) -> Unsch
     known = kept.find(session, gang)
     if known is not None:
         return known
+    others = held()
+    if others is not None:
+        return others
     before = session.work_budget.spent
     refusal = _place_anew(session, gang, statement)
     if refusal is not None:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from gpusched.api.meta.duration import NANOSECONDS, format_duration
 from gpusched.api.meta.identity import format_time
+from gpusched.base import limits
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.readiness import may_start_later
 from gpusched.session.allocate.gang_placement import (
     place_ignoring_reservations,
     place_on_any_nodes,
+    place_unless_held,
 )
 from gpusched.session.allocate.node_sets import Unschedulable
 from gpusched.session.allocate.queue_order import in_queue_order
+from gpusched.session.allocate.refusals.kept_refusals import rows_with_room
 from gpusched.session.backfill.reservations import Reservations, session_reservations
 from gpusched.session.backfill.reserved_gangs import ReservedGang, StrictFifoHead
 from gpusched.session.backfill.walltimes import UNKNOWN_WALLTIME
@@ -133,7 +137,8 @@ def _place_beside_reservations(
     with reservations.own_reservation(gang) as has_own:
         refusal = place_ignoring_reservations(session, gang, statement) if has_own else None
     if not has_own or refusal is not None:
-        refusal = place_ignoring_reservations(session, gang, statement)
+        held = partial(_refusal_by_held_room, session, reservations, gang, statement)
+        refusal = place_unless_held(session, gang, statement, held)
     if refusal is not None:
         return refusal
     reserved = reservations.find_conflict(gang, statement)
@@ -146,6 +151,25 @@ def _place_beside_reservations(
         if elsewhere is None and reservations.find_conflict(gang, statement) is None:
             return None
         statement.rollback(before)
+    return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, reserved))
+
+
+def _refusal_by_held_room(
+    session: Session, reservations: Reservations, gang: Gang, statement: Statement
+) -> Unschedulable | None:
+    """Why a gang does not start that has room now, but none beside what is held for others; None where a search has to tell."""
+    if not reservations.binds_any or session.snapshot.reservations:
+        return None
+    room = rows_with_room(session, gang)
+    if room is None or _may_fit_beside(session, reservations, gang, statement):
+        return None
+    request = session.class_info(gang.pod_sets[0].pod_class).request
+    binding = reservations.gangs_binding(gang)
+    reserved = next((each for each in binding if each.is_in_the_way(room, request)), None)
+    if reserved is None:
+        return None
+    # As much as a search is charged for.
+    session.work_budget.spend_units(limits.WORK_CLASS + len(room) // limits.WORK_NODES_A_UNIT)
     return Unschedulable(Reason.RESERVED, reserved_for_other_message(reservations, gang, reserved))
 
 

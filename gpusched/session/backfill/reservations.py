@@ -478,8 +478,7 @@ class Reservations:
         Returns:
             Rows, of which some may be told more than once, and amounts on each; int64, shapes (rows,) and (rows, resources).
         """
-        binding: list[ReservedGang | StrictFifoHead] = [*self._binding_gangs(gang)]
-        binding += self._strict_heads_before(gang)
+        binding = self.gangs_binding(gang)
         who = tuple(map(id, binding))
         if who not in self._spare:
             width = self.session.snapshot.nodes.allocatable.shape[1]
@@ -517,6 +516,10 @@ class Reservations:
             yield True
         finally:
             node_usage.count_as_used({})
+
+    def gangs_binding(self, gang: Gang) -> list[ReservedGang | StrictFifoHead]:
+        """Those for whom room is held that the gang must leave them when it starts now, each kind in queue order."""
+        return [*self._binding_gangs(gang), *self._strict_heads_before(gang)]
 
     def _binding_gangs(self, gang: Gang) -> Iterator[ReservedGang]:
         """Gangs whose reservations bind the gang when it starts now."""

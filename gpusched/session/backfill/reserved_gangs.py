@@ -7,7 +7,7 @@ from collections.abc import Callable, Hashable, Sequence
 import attrs
 
 from gpusched.api.meta.identity import GangKey
-from gpusched.arrays.columns import Bools, Ints
+from gpusched.arrays.columns import Bools, Ints, RequestVector
 from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.backfill.availability_profile import Reservation
@@ -43,6 +43,13 @@ class ReservedGang:
 
     index: dict[int, int] = attrs.field(factory=dict, init=False)
 
+    def is_in_the_way(self, room: Bools, request: RequestVector) -> bool:
+        """Whether a member would break the reservation on some row, of those where it has room, shape (rows,)."""
+        columns = request.columns
+        lacks = self.slack.take(columns, axis=1) < request.amounts
+        asked = self.requested_columns.take(columns, axis=1)
+        return bool((lacks & asked)[room[self.reservation.rows]].any())
+
     def change_spare_room(self, rows: Ints, amounts: Ints, *, sign: int) -> None:
         """Raise (1) or lower (-1) what others may take of some rows when the reservation begins."""
         for row, amount in zip(rows.tolist(), amounts, strict=True):
@@ -58,6 +65,10 @@ class StrictFifoHead:
     gang: Gang
     position: int
     usable: Bools
+
+    def is_in_the_way(self, room: Bools, _request: RequestVector) -> bool:
+        """Whether it could use some of the rows where a member of another gang has room, shape (rows,)."""
+        return bool((self.usable & room).any())
 
 
 class ReservationPools:

@@ -22,6 +22,7 @@ import numpy as np
 
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import (
+    Bools,
     Ints,
     NodeColumns,
     RequestVector,
@@ -204,6 +205,24 @@ class KeptRefusals:
         kept.states[rows] = _node_states(session, kept.request, kept.most, kept.gpus, rows)
         kept.refusal, kept.seen = refusal, self._moment
         return True
+
+
+def rows_with_room(session: Session, gang: Gang) -> Bools | None:
+    """Nodes that have room for a member, shape (nodes,), of a gang that is sure to find a place among them.
+
+    None where that is not sure, as nodes may have room for too few, or room alone does not say it.
+    """
+    if _class_key(session, gang) is None:
+        return None
+    pod_class, most = gang.pod_sets[0].pod_class, len(gang.pod_sets[0].pods)
+    class_fit, gpus = session.class_info(pod_class).class_fit, pod_class.gpus
+    if class_fit.has_caps:
+        return None
+    fits = np.minimum(class_fit.fits, most)
+    left = session.cluster_map.pods_by_free_slots(gpus) if gpus else None
+    if left is not None:
+        fits = np.minimum(fits, left)
+    return fits > 0 if int(fits.sum()) >= gang.members_at_start else None
 
 
 def _told_by_counting(session: Session, gang: Gang) -> Unschedulable:
