@@ -221,7 +221,7 @@ class ToldStarts:
             if status.is_scheduled:
                 return status
             who = (status.gang, status.uid)
-            start = played.get(who, 0.0)
+            start = played.get(who, 0.0) if played else 0.0
             estimate = estimates.get(status.gang)
             if start > now:
                 estimate = self._played_estimate(status, start, snapshot)

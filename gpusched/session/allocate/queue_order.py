@@ -97,6 +97,11 @@ class _QueueBranch:
         return self.queued[self._next - 1]
 
     @property
+    def has_own(self) -> bool:
+        """Whether a gang of this queue's own waits for its turn."""
+        return self._next < len(self.queued)
+
+    @property
     def own_next(self) -> Gang | None:
         """The gang of this queue's own that would be served next."""
         return self.queued[self._next][1] if self._next < len(self.queued) else None
@@ -145,11 +150,10 @@ class _ServedQueue:
     def turn_of(self, gang: Gang) -> WaitingTurn | None:
         """The turn of the gang that ``take_gang`` gave, until ``served_next``; None of another gang."""
         own, served = self._path[-1].last_served
-        return (
-            WaitingTurn(gang.key, _first_turn(gang), self._keys_above(gang), own)
-            if served is gang
-            else None
-        )
+        if served is not gang:
+            return None
+        first = None if gang.suspended else _first_turn(gang)  # of a Job that waits nobody ran
+        return WaitingTurn(gang.key, first, self._keys_above(gang), own)
 
     def _keys_above(self, gang: Gang) -> tuple[tuple[str, Any], ...]:
         """Names of the queues on the path, and their keys with a gang of which it is the turn."""
@@ -173,7 +177,7 @@ class _ServedQueue:
         Where no other queue waits beside one on its path, no keys are asked for: nothing is to be compared.
         """
         here, session = self._path[-1], self._session
-        if self._alone and here.own_next is not None and session.order_keys.queues_are_alike:
+        if self._alone and here.has_own and session.order_keys.queues_are_alike:
             return self
         for above in reversed(self._path[:-1]):
             above.update_first_child(session)

@@ -176,6 +176,8 @@ class Session:
         """What packages above the session keep for its length."""
         self._tenants: dict[tuple[str, str], Tenant] = {}
         """By queue and namespace."""
+        self._last_tenant: tuple[tuple[str, str], Tenant] | None = None
+        """The one that was asked about last: most gangs that follow each other are of one."""
         self._requests: dict[str, RequestVector] = {}
         """What members that were evicted, if only on trial, ask of nodes, by class."""
         self._without_room: set[Hashable] = set()
@@ -325,9 +327,12 @@ class Session:
             selection.put_back(gang)
             return False
         line = (gang.queue, gang.key.namespace)
-        tenant = self._tenants.get(line)
-        if tenant is None:
-            tenant = self._tenants[line] = tenant_of_gang(gang, self.snapshot.queues)
+        if self._last_tenant is None or line != self._last_tenant[0]:
+            tenant = self._tenants.get(line)
+            if tenant is None:
+                tenant = self._tenants[line] = tenant_of_gang(gang, self.snapshot.queues)
+            self._last_tenant = (line, tenant)
+        tenant = self._last_tenant[1]
         if selection.work_budget.may_spend(tenant):
             return True
         selection.defer_gang(gang)

@@ -27,7 +27,11 @@ from gpusched.session.framework.reasons import (
 from gpusched.session.state.nodes.gpu_types import list_gpu_types
 from gpusched.session.state.plan import GangStatus, PendingReason
 from gpusched.session.state.session import Session
-from gpusched.session.status.gpu_holders import GpuHolders, with_holders
+from gpusched.session.status.gpu_holders import (
+    POSITION_WITH_HOLDERS_MAX,
+    GpuHolders,
+    with_holders,
+)
 from gpusched.session.status.tree_status import statuses_of_tree
 
 ADMITTED_REASON = "Admitted"
@@ -61,12 +65,13 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         refusal = outcomes.refusal(gang)
         if refusal is None and session.gang_selection.is_deferred(gang):
             continue
+        position = outcomes.position(gang)
         about = (
             outcomes.admission(gang),
             reasons.same_object(refusal),
-            outcomes.position(gang),
+            position,
             outcomes.estimated_start(gang),
-            holders.holders_text(gang),
+            holders.holders_text(gang) if 0 < position <= POSITION_WITH_HOLDERS_MAX else "",
         )
         # A gang without a nomination has the same status as long as this is the same.
         known = cache.get(gang)

@@ -24,7 +24,7 @@ from gpusched.session.state.plan import PendingReason
 from gpusched.session.state.session import Session
 
 _NAMED_MAX: Final = 2
-_POSITION_MAX: Final = 8
+POSITION_WITH_HOLDERS_MAX: Final = 8
 """Places in a queue that are told: others wait for those before them, and their sentences stay as they are."""
 _GANGS_MAX: Final = 64
 """Gangs that are told in one session, in the order of their keys."""
@@ -120,7 +120,10 @@ class GpuHolders:
     def holders_text(self, gang: Gang) -> str:
         """``default/a holds 64 nvidia.com/gpu, default/b 32, others the rest``; empty where it does not help."""
         reason = self._session.outcomes.refusal(gang)
-        if reason is None or not 0 < self._session.outcomes.position(gang) <= _POSITION_MAX:
+        if (
+            reason is None
+            or not 0 < self._session.outcomes.position(gang) <= POSITION_WITH_HOLDERS_MAX
+        ):
             return ""
         pod_class = _class_that_lacks_gpus(gang, reason)
         if pod_class is None or self._told >= _GANGS_MAX:

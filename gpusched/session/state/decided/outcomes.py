@@ -84,7 +84,7 @@ class Outcomes:
 
     def admission(self, gang: Gang) -> PendingReason | None:
         """Why the gang is not admitted; None when it is, or was not checked."""
-        return self._admission.get(gang.key)
+        return self._admission.get(gang.key) if self._admission else None
 
     def has_admission(self, gang: Gang) -> bool:
         """Whether this session has answered on the gang's admission."""
