@@ -161,12 +161,12 @@ def _refusal_by_held_room(
     if not reservations.binds_any or session.snapshot.reservations:
         return None
     room = rows_with_room(session, gang)
-    if room is None or _may_fit_beside(session, reservations, gang, statement):
+    if room is None:
         return None
     request = session.class_info(gang.pod_sets[0].pod_class).request
     binding = reservations.gangs_binding(gang)
     reserved = next((each for each in binding if each.is_in_the_way(room, request)), None)
-    if reserved is None:
+    if reserved is None or _may_fit_beside(session, reservations, gang, statement):
         return None
     # As much as a search is charged for.
     session.work_budget.spend_units(limits.WORK_CLASS + len(room) // limits.WORK_NODES_A_UNIT)
