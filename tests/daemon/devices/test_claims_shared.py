@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gpusched.io.client.api_client import ApiClient
 from tests.daemon.devices.device_objects import bound, classes, publish
 from tests.daemon.devices.test_claims_written import claim_status, named_claim
 
@@ -86,5 +87,40 @@ def test_a_leader_that_dies_at_a_write_leaves_a_shared_claim_whole(play, write, 
         await w.until(lambda: len(bound(w)) == 2, within=120)
         assert set(bound(w).values()) == {"node-1"}
         assert users(w) == ["g-0", "g-1"]
+
+    play(life)
+
+
+def test_a_pod_waits_for_the_devices_of_its_claim_that_are_being_taken_back(play, monkeypatch):
+    """Given what an earlier attempt left, when its pod has room again before that is taken back, then it gets devices anew."""
+    late = []
+
+    async def life(w):
+        await w.start(nodes=2)
+        publish(w, "node-1", 1)
+        classes(w)
+        first = w.daemon(kill_at=1, kill_on="/binding")
+        named_claim(w, "all")
+        user_of(w, "g-0", "all", gpus=8)
+        await w.until(lambda: first.dead)
+        assert users(w) == ["g-0"]
+        w.pod("other", spec={"schedulerName": "another", "nodeName": "node-1"})
+        at_once = ApiClient.request
+
+        async def request(self, method, path, **how):
+            if method == "PATCH" and path.endswith("/resourceclaims/all/status") and not late:
+                late.append(path)
+                await w.clock.sleep(2)
+            return await at_once(self, method, path, **how)
+
+        monkeypatch.setattr(ApiClient, "request", request)
+        w.daemon()
+        await w.until(lambda: late)
+        w.client.delete("pods", "default", "other")
+        await w.until(lambda: "g-0" in bound(w))
+        assert users(w) == ["g-0"]
+        await w.clock.sleep(10)
+        assert users(w) == ["g-0"]
+        assert claim_status(w, "all")["allocation"]
 
     play(life)

@@ -9,7 +9,7 @@ are asked about first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from gpusched.api.devices.dynamic.claims import ResourceClaim
@@ -161,6 +161,15 @@ class UnboundClaims:
         return self._clock.monotonic() - idle_since < _GO_ON_WITHIN_S and not any(
             never_ready(claim, now) for claim, _, _ in held
         )
+
+    async def wait_for_open(self, keys: Iterable[ObjectKey]) -> None:
+        """Wait until nothing that is being taken back of some claims is unanswered.
+
+        For what is about to be written of them, which rests on whom they are reserved for.
+        """
+        writes = [self._open[key] for key in keys if key in self._open]
+        if writes:
+            await asyncio.wait(writes)
 
     async def drain(self) -> None:
         """Begin nothing more."""
