@@ -64,6 +64,8 @@ class Allocate:
                     return
                 asks = bool(gang.missing_members) or not gang.placed
                 started = asks and session.has_budget_for(gang) and starts.start(gang)
+                if started and len(session.placements.assigned(gang)) < gang.pending:
+                    early.keep_whole()
                 early.note_turn(gang, started=started)
                 if not (started or placements.is_full):
                     early.end_where_all_are_refused(session.pending_gangs, starts.not_refused)

@@ -122,6 +122,23 @@ def test_a_session_with_new_gangs_looks_at_all_of_them():
     assert not c.decision.ended_early
 
 
+def test_a_gang_that_may_grow_gets_the_places_that_it_has_with_all_its_members():
+    """Given that a gang starts that has more members than it needs, then its session is whole, and binds them together."""
+    rounds = resting(30, 30)
+    c = rounds.c
+    c.gang("grows", pods=2, min_member=1, gpus=2, queue="q0", created=c.now - 900)
+    rounds.changes += 1
+    rounds.until_rest()
+    for slot in range(4):
+        c.gone(f"small-{slot}")
+    rounds.changes += 1
+    rounds.session()
+    assert not c.decision.ended_early
+    (bind,) = c.decision.plan.binds
+    assert bind.gang.name == "grows"
+    assert len(bind.binds) == 2
+
+
 def test_a_session_that_ended_early_counts_for_no_round():
     """Given that a session ended early, then the next one follows at once, knows of the same change, and does not end early."""
     progress = RoundProgress()

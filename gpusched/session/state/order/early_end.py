@@ -61,6 +61,10 @@ class EarlyEnd:
             self._settles = not started or self._starts_whole(gang)
             self._started |= started
 
+    def keep_whole(self) -> None:
+        """Somebody started who may grow in this session: with all its members it may have other places, and others beside it."""
+        self._possible = self._settles = False
+
     def end_where_all_are_refused(
         self, waiting: Iterable[Gang], not_refused: Callable[[Iterable[Gang]], Iterable[Gang]]
     ) -> None:
