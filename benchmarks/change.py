@@ -55,13 +55,10 @@ def measure() -> list[Figure]:
     sessions = Sessions(c)
     sessions.until_rest()
     leave_objects_alone()  # as the daemon does when it has listed everything
-    quiet = _quiet_ms(sessions)
+    quiet = sessions.quiet_ms()
     ended, started = [], []
     for number in range(ENDS):
-        c.gone(f"runs-{number * 7}")
-        sessions.changes += 1
-        gc.collect()
-        first, until_start, names = sessions.after_a_change()
+        first, until_start, names = sessions.after_an_end(number * 7)
         ended.append(first)
         started += [until_start] if names else []
     if not started:
@@ -149,6 +146,30 @@ class Sessions:
         c.now += BETWEEN_ENDS_S
         return took[0], until_start, names
 
+    def after_an_end(self, number: int) -> tuple[float, float, list[str]]:
+        """The same after the pod of a gang that ran has ended."""
+        self.c.gone(f"runs-{number}")
+        self.changes += 1
+        gc.collect()
+        return self.after_a_change()
+
+    def quiet_ms(self) -> list[float]:
+        """CPU of sessions a second apart in which nothing changed; the cluster is at rest.
+
+        Raises:
+            RuntimeError: one was not answered by an earlier one, so that something else was measured.
+        """
+        c, found = self.c, []
+        for _ in range(3):  # until what was left of expected starts is told anew
+            c.now += 1
+            self.hold()
+        for _ in range(RUNS):
+            c.now += 1
+            found.append(self.hold()[0])
+            if c.decision is None or not c.decision.kept:
+                raise RuntimeError("a session was held though nothing had changed")
+        return found
+
 
 def _p99(name: str, times_ms: list[float], most_ms: float) -> Figure:
     cost = sorted(times_ms)[math.ceil(0.99 * len(times_ms)) - 1]
@@ -183,24 +204,6 @@ def _after_others(sessions: Sessions) -> Iterator[tuple[str, tuple[float, str]]]
             gc.collect()
             took.append(sessions.after_a_change()[0])
         yield what, middle(took)
-
-
-def _quiet_ms(sessions: Sessions) -> list[float]:
-    """CPU of sessions a second apart.
-
-    Raises:
-        RuntimeError: one was not answered by an earlier one, so that something else was measured.
-    """
-    c, found = sessions.c, []
-    for _ in range(3):  # until what was left of expected starts is told anew
-        c.now += 1
-        sessions.hold()
-    for _ in range(RUNS):
-        c.now += 1
-        found.append(sessions.hold()[0])
-        if c.decision is None or not c.decision.kept:
-            raise RuntimeError("a session was held though nothing had changed")
-    return found
 
 
 def _beat_ms(c: Given) -> list[float]:
@@ -253,14 +256,6 @@ def _node_event(version: int) -> bytes:
         },
     }  # fmt: skip
     return json.dumps({"type": "MODIFIED", "object": node}).encode()
-
-
-def session_ms(c: Given) -> tuple[float, Plan]:
-    """CPU of one snapshot and its session, with the plan."""
-    gc.collect()
-    began = time.process_time()
-    plan = c.when.one_session()
-    return (time.process_time() - began) * 1e3, plan
 
 
 def full_cluster(

@@ -7,18 +7,20 @@ proportion to the number, 0 work that does not depend on it (least squares of th
 
 from __future__ import annotations
 
+import gc
 import math
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Final
 
 import attrs
 import numpy as np
 
-from benchmarks.change import full_cluster, session_ms
+from benchmarks.change import Sessions, full_cluster
 from benchmarks.figures import Figure
-from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.observe.process_limits import collect_garbage_rarely, leave_objects_alone
 from gpusched.lab.report.pages.svg_file import svg_document
 from gpusched.lab.report.plots.svg import TALL, LegendEntry, Plot, number_text
 
@@ -32,7 +34,7 @@ SIZES: Final[Mapping[str, Sequence[int]]] = {
 }
 NODES_DRAWN: Final = (100, 200, 500, 1000, 2000, 5000, 10_000, 20_000)
 EXPONENT_MAX: Final = 1.1
-RUNS: Final = 3
+ENDS: Final = 15
 SESSIONS: Final = ("first", "quiet", "pod ended")
 _WIDE: Final = 10_000
 
@@ -43,8 +45,8 @@ class Costs:
 
     Attributes:
         first: a session of a daemon that has just started.
-        quiet: the cheapest of some sessions in which nothing changed.
-        ended: the cheapest of some sessions after a pod ended and a gang may start.
+        quiet: the middle of some sessions in which nothing changed, of a cluster at rest.
+        ended: the middle of some sessions that follow the end of a pod, until which the cluster was at rest.
     """
 
     first: float
@@ -58,18 +60,14 @@ class Costs:
 
 def costs(**sizes: int) -> Costs:
     """Measure one size; what is not given is as in ``BASE``."""
-    c = full_cluster(**{**BASE, **sizes})
-    first, _ = session_ms(c)
-    for _ in range(2):
-        c.when.one_session()
-    quiet = min(session_ms(c)[0] for _ in range(RUNS))
-    ended = math.inf
-    for number in range(RUNS):
-        c.gone(f"runs-{number * 7}")
-        took_ms, plan = session_ms(c)
-        ended = min(ended, took_ms)
-        for gang in plan.binds:
-            c.when.accept(gang)
+    gc.unfreeze()  # the clusters before
+    sessions = Sessions(full_cluster(**{**BASE, **sizes}))
+    gc.collect()
+    first, _, _ = sessions.hold()
+    sessions.until_rest()
+    leave_objects_alone()
+    quiet = median(sessions.quiet_ms())
+    ended = median(sessions.after_an_end(number * 7)[0] for number in range(ENDS))
     return Costs(first, quiet, ended)
 
 
@@ -93,7 +91,7 @@ def measure() -> list[Figure]:
                     name=f"growth of a session ({session}) with {name.replace('_', ' ')}, {sizes[0]} to {sizes[-1]:,}",
                     measured=grows,
                     unit="exponent",
-                    spread=" ".join(f"{value:.0f}" for value in values) + " ms",
+                    spread=" ".join(number_text(value, 2) for value in values) + " ms",
                     target=f"<= {EXPONENT_MAX}",
                     met=grows <= EXPONENT_MAX,
                 )
