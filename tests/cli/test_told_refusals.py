@@ -19,6 +19,8 @@ def test_no_cluster_is_status_69(cluster, capsys, tmp_path):
     """No kubeconfig, or nobody listening: one sentence."""
     assert main(["get", "gq", "--kubeconfig", str(tmp_path / "absent")]) == 69
     assert "there is no kubeconfig file" in capsys.readouterr().err
+    assert main(["get", "gq", "--kubeconfig", str(tmp_path)]) == 69
+    assert "that is a folder, name a file in it" in capsys.readouterr().err
 
 
 COMMANDS_ONE_BY_ONE = """

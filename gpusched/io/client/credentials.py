@@ -150,7 +150,9 @@ class KubeconfigCredentials:
     async def load(self) -> ApiAccess:
         """Address and credentials of a kubeconfig file."""
         if not self._exists():
-            raise ClusterUnreachable(f"there is no kubeconfig file {one_line(self._path)}")
+            raise ClusterUnreachable(
+                f"there is no kubeconfig file {one_line(self._path)}{self._what_is_there()}"
+            )
         library = kubeconfig_library()
         configuration = library.new_configuration()
         try:
@@ -195,6 +197,10 @@ class KubeconfigCredentials:
         paths = (Path(part).expanduser() for part in self._path.split(os.pathsep) if part)
         # Not is_file: the answer of a command may be given as a pipe.
         return any(path.exists() and not path.is_dir() for path in paths)
+
+    def _what_is_there(self) -> str:
+        folder = Path(self._path).expanduser().is_dir()
+        return ": that is a folder, name a file in it" if folder else ""
 
     def _reread_after(self, loader: Any, token_file: object) -> float | None:
         expiry = getattr(loader, "exec_plugin_expiry", None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
@@ -120,11 +121,15 @@ def apply_files(client: LocalClient, paths: Sequence[Path], *, settle: Callable[
     kustomization among them is no object of a cluster: it is passed over.
 
     Raises:
-        ConfigError: a file cannot be read, or an object is refused.
+        ConfigError: a file cannot be read or has nothing in it, or an object is refused.
     """
+    documents = {path: list(_documents([path])) for path in paths}
+    for path, inside in documents.items():
+        if not inside:
+            raise ConfigError(f"{path}: there is no object in it to apply")
     found = [
         (path, obj)
-        for path, doc in _documents(paths)
+        for path, doc in chain.from_iterable(documents.values())
         if not str(doc.get("apiVersion")).startswith(_NO_OBJECTS)
         for obj in (doc.get("items", []) if doc.get("kind") == "List" else [doc])
     ]

@@ -64,6 +64,15 @@ async def test_a_file_that_cannot_be_applied_is_named(tmp_path, text, sentence):
     assert "bad.yaml" in str(refusal.value)
 
 
+@pytest.mark.parametrize("text", [None, "", "# nothing\n---\n"])
+async def test_a_folder_without_an_object_is_named(tmp_path, text):
+    """Nothing to apply is a mistake of who names the folder, as for kubectl."""
+    if text is not None:
+        (tmp_path / "empty.yaml").write_text(text)
+    with pytest.raises(ConfigError, match="there is no object in it to apply"):
+        await start(options(tmp_path))
+
+
 @pytest.mark.parametrize(
     ("raw", "why"),
     [(b"a: \xe6\xff", "is no UTF-8 text"), (b"a: [", "is no YAML"), (b"- \x08", "is no YAML")],
