@@ -235,8 +235,13 @@ def test_a_gang_is_placed_by_the_process_and_without_it(tmp_path, monkeypatch, c
         await until(lambda: racks("second"), running)
         assert metric(app, f'{seconds}{{result="fault"}}') >= 1
         assert metric(app, f'{seconds}{{result="invalid"}}') == 0
-        # A search, or the next session that wants the process warm, meets what cannot start.
-        await until(lambda: "could not be started" in caplog.text, running)
+
+        def cannot_start():
+            """A session that wants the process warm meets that; where nothing changes any more none follows."""
+            app.cycle.wake()
+            return "could not be started" in caplog.text
+
+        await until(cannot_start, running)
 
     with caplog.at_level(logging.ERROR, logger="gpusched"):
         run_daemon(tmp_path, scenario, "cycle: {maxPeriod: 100ms}\nplacement: {timeBudget: 10s}\n")
