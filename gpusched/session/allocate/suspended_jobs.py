@@ -69,7 +69,7 @@ def job_suspend_changes(session: Session) -> tuple[JobSuspendChange, ...]:
     started = [
         _resume_job(session, there[key])
         for key in given.union(session.nominations.plans)
-        if there[key].suspended
+        if key in there and there[key].suspended  # gangs that run are moved, too
     ]
     back = [
         suspend_job(

@@ -55,7 +55,7 @@ def test_a_hook_that_raises_for_one_gang_costs_nobody_else(
                     "apiVersion": "scheduling.gpusched.io/v1alpha1",
                     "kind": "Queue",
                     "metadata": {"name": queue},
-                    "spec": {},
+                    "spec": {"capability": {"cpu": "1000"}},  # without one it needs no check
                 },
             )
         w.group("bad", minMember=1, queue=queues[0])
