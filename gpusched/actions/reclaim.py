@@ -19,6 +19,7 @@ from gpusched.plugin import (
     GrowingGangs,
     Preemption,
     Reason,
+    Resources,
     Session,
     VictimRules,
     Victims,
@@ -105,45 +106,62 @@ class Reclaim:
 
     def _preemption(self, session: Session, rules: VictimRules, late: Victims | None) -> Preemption:
         return Preemption(
-            session,
-            rules,
-            reason=Reason.RECLAIMED,
-            message=lambda gang, evictions: _victim_message(session, gang, evictions),
-            late=late,
+            session, rules, reason=Reason.RECLAIMED, message=_VictimMessages(session), late=late
         )
 
 
-def _victim_message(session: Session, gang: Gang, evictions: Sequence[EvictOperation]) -> str:
-    """The claimant, and what both queues hold once the victims are evicted."""
-    resource = _compared_resource(gang)
-    own = _holdings_text(session, gang.queue, resource)
-    if not evictions:
-        return f"reclaimed for {gang_text(gang)}: {own}"
-    victim = evictions[0].gang.queue
-    more = len({each.gang.queue for each in evictions}) - 1
-    others = f", and {more} more queues" if more else ""
-    return truncate_message(
-        f"reclaimed for {gang_text(gang)}: {own}, {_holdings_text(session, victim, resource)} after "
-        f"this{others}"
-    )
+class _VictimMessages:
+    """What victims are told of the queues that take and lose; of thousands, what stays in a session is written once.
 
+    Args:
+        session: in which is evicted.
+    """
 
-def _compared_resource(gang: Gang) -> str:
-    """Name of the resource by which queues are compared: GPUs where the gang asks for any."""
-    asked = [name for name, amount in gang.pending_requests.items if amount and name != PODS]
-    gpus = [name for name in asked if accelerator(name)]
-    return (gpus or asked or ["cpu"])[0]
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._compared: dict[Resources, str] = {}
+        self._due: dict[tuple[str, str], str] = {}
 
+    def __call__(self, gang: Gang, evictions: Sequence[EvictOperation]) -> str:
+        """The claimant, and what both queues hold once the victims are evicted."""
+        resource = self._compared_resource(gang)
+        own = self._holdings_text(gang.queue, resource)
+        if not evictions:
+            return f"reclaimed for {gang_text(gang)}: {own}"
+        victim = evictions[0].gang.queue
+        more = len({each.gang.queue for each in evictions}) - 1
+        others = f", and {more} more queues" if more else ""
+        theirs = self._holdings_text(victim, resource)
+        return truncate_message(
+            f"reclaimed for {gang_text(gang)}: {own}, {theirs} after this{others}"
+        )
 
-def _holdings_text(session: Session, queue: str, resource: str) -> str:
-    amount = session.queue_accounts.amount_allocated(queue, resource)
-    held = format_quantity(amount, resource=resource)
-    node = session.snapshot.queues.get(queue)
-    for name in node.path if node else ():
-        deserved = session.snapshot.queues.queues[name].queue.deserved
-        if resource in deserved:
-            due = format_quantity(deserved.get(resource), resource=resource)
-            whose = "its" if name == queue else f"{name}'s"
-            return f"queue {queue} holds {held} {resource} of {whose} deserved {due}"
-    due = format_quantity(session.view.fair_share(queue).get(resource), resource=resource)
-    return f"queue {queue} holds {held} {resource} of its fair share of {due}"
+    def _compared_resource(self, gang: Gang) -> str:
+        """Name of the resource by which queues are compared: GPUs where the gang asks for any."""
+        requests = gang.pending_requests
+        known = self._compared.get(requests)
+        if known is None:
+            asked = [name for name, amount in requests.items if amount and name != PODS]
+            gpus = [name for name in asked if accelerator(name)]
+            known = self._compared[requests] = (gpus or asked or ["cpu"])[0]
+        return known
+
+    def _holdings_text(self, queue: str, resource: str) -> str:
+        amount = self._session.queue_accounts.amount_allocated(queue, resource)
+        held = format_quantity(amount, resource=resource)
+        due = self._due.get((queue, resource))
+        if due is None:
+            due = self._due[queue, resource] = self._due_text(queue, resource)
+        return f"queue {queue} holds {held} {resource} of {due}"
+
+    def _due_text(self, queue: str, resource: str) -> str:
+        session = self._session
+        node = session.snapshot.queues.get(queue)
+        for name in node.path if node else ():
+            deserved = session.snapshot.queues.queues[name].queue.deserved
+            if resource in deserved:
+                due = format_quantity(deserved.get(resource), resource=resource)
+                whose = "its" if name == queue else f"{name}'s"
+                return f"{whose} deserved {due}"
+        due = format_quantity(session.view.fair_share(queue).get(resource), resource=resource)
+        return f"its fair share of {due}"

@@ -474,7 +474,7 @@ class GangIndex:
                 self._waiting.add(key)
             try:
                 for gang in family:
-                    if gang.allocated:
+                    if gang.allocated.items and gang.allocated:  # most that wait have none
                         self._count_gang(gang)
             except Exception as error:  # noqa: BLE001 - nor its queue's sums; its nodes are charged
                 self._families[key] = self._build_failed(key, error)

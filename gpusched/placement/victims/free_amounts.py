@@ -55,7 +55,7 @@ class FreeAmounts:
     ) -> None:
         self.request = tuple(ask)
         self._nothing = (0,) * len(self.request)
-        self.free: dict[int, list[int]] = {row: list(each) for row, each in free.items()}
+        self.free: dict[int, Sequence[int]] = dict(free)
         self.members = members
         self.bundles = bundles
         self.left = list(limits)
@@ -246,12 +246,12 @@ class FreeAmounts:
             return None
         if any(min(each) < 0 for each in free):
             return None
-        there = [self.members[each.members[0]].row in self.free for each in self.bundles]
+        there = [self.members[m].row in self.free for m in index.firsts]
         numbers = [number for number, on_row in enumerate(there) if on_row]
         if len(numbers) < len(there) and not all(0 in each for each in free):
             return None  # beside cheaper pods elsewhere, a bound does not show that a choice costs least
-        bundles = self.bundles
-        return sorted(numbers, key=lambda n: (index.costs[n], bundles[n].order))
+        costs, orders = index.costs, index.orders
+        return sorted(numbers, key=lambda n: (costs[n], orders[n]))
 
     def bundles_on_rows(self) -> list[int]:
         """Those of them that free anything on a row, by number."""
@@ -282,7 +282,7 @@ class FreeAmounts:
         """The same of a bundle of one pod where nothing else is drawn: thousands are asked about."""
         if number in self.dead or number in self._picks:
             return False
-        if self.bundles[number].members[0] in self._gone:
+        if self._index.firsts[number] in self._gone:
             return False
         losable = self._losable.get(self._index.losses[number])
         if losable is None:
@@ -306,11 +306,16 @@ class FreeAmounts:
         if self._most_gained == 1:
             free, fits = self.free[row], self.fits[row] + 1
             short = [ask * fits - amount for ask, amount in zip(self.request, free, strict=True)]
-            freed = self.members[self.bundles[first].members[0]].frees
+            freed = self.members[self._index.firsts[first]].frees
             if any(lacks > amount for lacks, amount in zip(short, freed, strict=True)):
                 return self._least_key_of_several([first, *possible], short)
-        bundle, cost = self.bundles[first], self._index.costs[first]
-        return (bundle.rank, cost * COST_RATIO // self._most_gained, cost, bundle.order)
+        return self._key_of_pod(first)
+
+    def _key_of_pod(self, number: int) -> tuple[Any, ...]:
+        """The key of a pod alone, if it gave the most that one gives."""
+        index, cost = self._index, self._index.costs[number]
+        share = cost * COST_RATIO // self._most_gained
+        return (index.ranks[number], share, cost, index.orders[number])
 
     def _least_key_of_several(
         self, numbers: Sequence[int], short: Sequence[int]

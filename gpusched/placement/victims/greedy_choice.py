@@ -16,9 +16,9 @@ from functools import cached_property
 from heapq import heappop, heappush
 from typing import Any
 
-from gpusched.placement.victims.free_amounts import FreeAmounts
 from gpusched.placement.victims.loss_limits import (
     NO_LIMITS,
+    Amount,
     LossLimits,
     is_freed,
     is_stricter,
@@ -38,13 +38,13 @@ from gpusched.placement.victims.model import (
     plain_rows,
     rows_of_losses,
 )
+from gpusched.placement.victims.row_moves import MIXED, RowMoves
 
-_MIXED = -1
 _MOVES_HELD_MAX = 64
 """Moves compared exactly where a smaller need makes their order by ratio inexact."""
 
 
-class VictimSearchState(FreeAmounts):
+class VictimSearchState(RowMoves):
     """See the module.
 
     Args:
@@ -65,17 +65,15 @@ class VictimSearchState(FreeAmounts):
     ) -> None:
         super().__init__(ask, free, members, bundles, limits=limits, index=index)
         self._source_key = source_key
-        self._sources = sorted({each.source for each in bundles})
-        self._keys: dict[int, Any] = {}
         self.reach = self.room
         """How many would have fitted when the last choice gave up."""
-        of_row = self._index.of_row
-        self._of_row = {row: of_row[row] for row in self.free if row in of_row}
         self._ascending = list(self._index.dearest_first)
         self._stamps: dict[BundleSlot, int] = {}
         self._again: set[BundleSlot] = set()  # whose moves were worked out anew in a choice
         self._heaps: dict[int, list[BundleEntry]] = {}
         self._offered = False
+        self._not_entered: list[int] = []
+        """Plain rows of which nothing was offered yet, the cheapest last."""
         self._worked_out: set[int] = set()
         """Plain rows whose move was worked out, and not put off again."""
         self._outdated: set[int] = set()
@@ -86,7 +84,7 @@ class VictimSearchState(FreeAmounts):
         """What is free on a row now, without what a choice would free."""
         if row not in self.free or self.free[row] == list(free):
             return
-        self.free[row] = list(free)
+        self.free[row] = free
         self._known_gains.clear()
         self._recount_row(row)
         if row not in self._plain_rows:
@@ -97,11 +95,18 @@ class VictimSearchState(FreeAmounts):
         ):  # else its pods cost at least the same
             self._put_off(row, self._plain_rows[row])
 
+    @property
+    def only_plain_rows(self) -> bool:
+        """Whether each bundle is a pod, all of one source: a row has to be told of only where another amount is free."""
+        return self._index.only_pods and len(self._sources) == 1
+
     def remove_evicted(self, members: Iterable[int]) -> None:
         """These members have left for good; ``set_free`` tells what came of their rooms."""
         left = list(members)
         self._gone |= dict.fromkeys(left, -1)
         self._forget_known()
+        if self._index.only_pods and not self._index.bundles_draw:
+            return
         touched = sorted({n for m in left for n in self._index.of_member.get(m, ())})
         self._lower_limits(left, touched)
         self._outdate_others(touched)
@@ -144,8 +149,7 @@ class VictimSearchState(FreeAmounts):
     @cached_property
     def _reach(self) -> tuple[int, ...]:
         """No more than this is lost by all bundles of one row together, by column."""
-        amounts = {each.loss.taken for each in self.bundles if each.loss.taken}
-        most = self.most_on_a_row
+        most, amounts = self.most_on_a_row, self._index.amounts_lost
         return tuple(most * max(column) for column in zip(*amounts, strict=True))
 
     @property
@@ -156,12 +160,12 @@ class VictimSearchState(FreeAmounts):
     @cached_property
     def _rows_of_losses(self) -> dict[tuple[int, tuple[int, ...]], set[int]]:
         """Rows with bundles of a side that are charged to some accounts."""
-        return rows_of_losses(self._of_row, self.bundles)
+        return rows_of_losses(self._of_row, self._index)
 
     @cached_property
     def _plain_rows(self) -> dict[int, int]:
         """Rows whose bundles are single pods of one source, and that source."""
-        if self._index.only_pods and len(self._sources) == 1:
+        if self.only_plain_rows:
             return dict.fromkeys(self._of_row, self._sources[0])
         return plain_rows(self._of_row, self.bundles)
 
@@ -213,7 +217,8 @@ class VictimSearchState(FreeAmounts):
     ) -> VictimChoice | None:
         """Bundles by the moves that cost least, one after another, and none in vain."""
         touched: set[int] = set()
-        open_sides = self._open_sides()
+        rights = self._rights_to_open()
+        freed = self._which_are_freed(rights)
         while self.room < need and (move := self._best_move(need - self.room)) is not None:
             for number in move.bundles:
                 self._take_bundle(number)
@@ -222,7 +227,7 @@ class VictimSearchState(FreeAmounts):
                     taken(self._picks[number].members)
             if len(self._sources) > 1 and self.room < need:
                 self._refresh_moves()
-            if open_sides != (open_sides := self._open_sides()):
+            if freed != (freed := self._which_are_freed(rights)):
                 # What was freed inside a department lets it take elsewhere.
                 for row in sorted(self._of_row):
                     self._offer_moves(row)
@@ -323,18 +328,25 @@ class VictimSearchState(FreeAmounts):
         self._lost.clear()
         self._losable.clear()
 
-    def _open_sides(self) -> tuple[bool, ...]:
-        """Of each right, whether what it needs freed is freed by what is picked."""
-        return tuple(
-            is_freed(right.frees, self._lost) for side in self.loss_limits.sides for right in side
-        )
+    def _rights_to_open(self) -> list[tuple[Amount, ...]]:
+        """What must be freed for rights that need anything freed."""
+        return [
+            right.frees
+            for side in self.loss_limits.sides
+            for right in side
+            if any(amount > 0 for _, _, amount in right.frees)
+        ]
+
+    def _which_are_freed(self, rights: Sequence[tuple[Amount, ...]]) -> list[bool]:
+        """Of each of these, whether it is freed by what is picked."""
+        return [is_freed(frees, self._lost) for frees in rights]
 
     def _offer_all(self) -> None:
         """Enter every move; put off until a choice is asked for, as most fields are never asked."""
         if self._offered:
             return
         self._offered = True
-        if self._index.only_pods and len(self._sources) == 1:
+        if self.only_plain_rows:
             self._offer_pods(self._sources[0])
             return
         for row, numbers in self._of_row.items():
@@ -347,27 +359,37 @@ class VictimSearchState(FreeAmounts):
 
     def _offer_pods(self, source: int) -> None:
         """The same where each bundle is a pod, all of one source: thousands are put in order at once."""
-        known, costs, bundles = self._of_row, self._index.costs, self.bundles
-        self._of_row = {row: [] for row in sorted(known)}
-        numbers = (number for numbers in known.values() for number in numbers)
-        for number in sorted(numbers, key=lambda n: (bundles[n].rank, costs[n], bundles[n].order)):
-            self._of_row[self._index.rows_of[number][0]].append(number)
-        for row in self._of_row:
-            self._put_off(row, source)
+        self._heaps[source] = []
+        if self._index.rows_by_cost:
+            rows = [row for row in self._index.of_row if row in self._of_row]
+        else:
+            for row, numbers in self._of_row.items():
+                self._of_row[row] = sorted(numbers, key=self._key_of_pod)
+            rows = sorted(self._of_row, key=lambda row: self._key_of_pod(self._of_row[row][0]))
+        self._not_entered = rows[::-1]
 
-    def _by_cost(self, number: int) -> tuple[Any, ...]:
-        return (self.rank_of(number), self.cost_of(number), self.bundles[number].order)
+    def _has_entry(self, heap: list[BundleEntry]) -> bool:
+        """Whether there is an entry, once rows are entered whose cheapest pods may come before all that are.
+
+        Whether such a pod may go is asked when its turn comes: a move of the row costs no less.
+        """
+        while self._not_entered:
+            row = self._not_entered[-1]
+            key = self._key_of_pod(self._of_row[row][0])
+            if heap and heap[0][0] <= key:
+                return True
+            self._not_entered.pop()
+            slot = (row, self._sources[0])
+            if slot not in self._stamps:  # else something was offered meanwhile
+                self._stamps[slot] = 1
+                heappush(heap, (key, slot, 1, None))
+        return bool(heap)
 
     def _refresh_moves(self) -> None:
         before = self._keys
         self._keys = {source: self._source_key(source) for source in self._sources}
         if self._offered and self._keys != before:
             self._outdated.update(self._of_row)
-
-    def rank_of(self, number: int) -> VictimRank:
-        """Where a bundle stands now: its source's key, then its own rank."""
-        bundle = self.bundles[number]
-        return (self._keys[bundle.source], bundle.rank)
 
     def _push_move(self, slot: BundleSlot, move: EvictionOption | None) -> None:
         """Enter the move of a row, or of a bundle as ``-1 - bundle``; older ones become stale."""
@@ -400,10 +422,10 @@ class VictimSearchState(FreeAmounts):
     def _best_move(self, need: int) -> EvictionOption | None:
         """The move that costs least for each place that is needed."""
         pure = sorted(
-            (source for source in self._heaps if source != _MIXED),
+            (source for source in self._heaps if source != MIXED),
             key=lambda source: (self._keys[source], source),
         )
-        for source in (*pure, _MIXED):
+        for source in (*pure, MIXED):
             move = self._best_of(self._heaps.get(source, []), need)
             if move is not None:
                 return move
@@ -413,7 +435,7 @@ class VictimSearchState(FreeAmounts):
         held: list[tuple[tuple[Any, ...], BundleEntry]] = []
         best: tuple[Any, ...] | None = None
         found: EvictionOption | None = None
-        while heap and len(held) < _MOVES_HELD_MAX:
+        while len(held) < _MOVES_HELD_MAX and self._has_entry(heap):
             entry = heap[0]
             _, slot, stamp, move = entry
             if best is not None and best <= entry[0]:
@@ -443,15 +465,6 @@ class VictimSearchState(FreeAmounts):
             heappush(heap, entry)
         return found
 
-    def _own_move(self, number: int) -> EvictionOption | None:
-        if not self._is_possible(number, {}):
-            return None
-        gain = self._count_gained([number])
-        if not gain:
-            return None
-        bundle = self.bundles[number]
-        return EvictionOption(bundle.rank, self.cost_of(number), gain, (number,), bundle.source)
-
     def _offer_row(self, row: int) -> None:
         """A move of each source that has bundles on a row, and one of all of them together."""
         plain = self._plain_rows.get(row)
@@ -462,7 +475,7 @@ class VictimSearchState(FreeAmounts):
         for source in sources:
             self._push_move((row, source), self._row_move(row, source))
         if len(sources) > 1:
-            self._push_move((row, _MIXED), self._row_move(row, _MIXED))
+            self._push_move((row, MIXED), self._row_move(row, MIXED))
 
     def _offer_slot(self, slot: BundleSlot) -> None:
         """Work out again what one slot offers."""
@@ -472,94 +485,6 @@ class VictimSearchState(FreeAmounts):
         else:
             move = self._row_move(place, source) if place >= 0 else self._own_move(-1 - place)
             self._push_move(slot, move)
-
-    def _row_move(self, row: int, source: int) -> EvictionOption | None:
-        """The cheapest bundles found with which one claimant more fits the row."""
-        numbers = [
-            number
-            for number in self._of_row.get(row, ())
-            if source == _MIXED or self.bundles[number].source == source
-        ]
-        found: list[EvictionOption] = []
-        if source == _MIXED:
-            numbers.sort(key=self._by_cost)
-        first = self._gather_bundles(row, numbers)
-        if first is not None:
-            found.append(first)
-        if first is None or len(first.bundles) > 1:
-            dense = self._gather_bundles(
-                row, sorted(numbers, key=lambda n: (self.rank_of(n), *self.cost_density(n, row)))
-            )
-            if dense is not None:
-                found.append(dense)
-        if not found:
-            return None
-        return min(found, key=lambda move: move.sort_key(2**30, self.bundles))
-
-    def _gather_bundles(self, row: int, numbers: Sequence[int]) -> EvictionOption | None:
-        free = list(self.free[row])
-        base = self.fits[row]
-        drawn: dict[int, int] = {}
-        taken: list[int] = []
-        lost: dict[int, list[int]] | None = None
-        for number in numbers:
-            if not self._is_possible(number, drawn):
-                continue
-            freed = self.freed_amounts(number, row)
-            if not any(freed):
-                continue
-            if taken:
-                lost = self._lost_with(taken) if lost is None else lost
-                if not self._may_be_lost_after(number, lost):
-                    continue
-                others = [other for other in taken if self._share_member(number, other)]
-                if not all(self._covers_bundle(number, other) for other in others):
-                    continue
-                lost = self._lost_with(taken, but=others) if others else lost
-                for other in others:  # a whole gang replaces those of it that were spare
-                    taken.remove(other)
-                    free = [
-                        a - b for a, b in zip(free, self.freed_amounts(other, row), strict=True)
-                    ]
-            if self._index.draws[number]:
-                for limit, count in self.drawn_limits(number).items():
-                    drawn[limit] = drawn.get(limit, 0) + count
-            free = [a + b for a, b in zip(free, freed, strict=True)]
-            taken.append(number)
-            if self.count_claimants(free) > base:
-                break
-            if lost is not None:
-                self._add_loss_of(number, lost)
-        else:
-            return None
-        return self._option_of(row, taken, free, base)
-
-    def _option_of(self, row: int, taken: list[int], free: list[int], base: int) -> EvictionOption:
-        """The move of bundles that leave so much free on a row, where so many fitted before."""
-        if len(taken) == 1 and len(self.bundles[taken[0]].members) == 1:
-            bundle = self.bundles[taken[0]]
-            gain = max(1, self.count_claimants(free) - base)
-            return EvictionOption(
-                bundle.rank, self.cost_of(taken[0]), gain, (taken[0],), bundle.source
-            )
-        taken = self._needed_bundles(row, taken, free, base)
-        if len(taken) > 1:
-            taken.sort(key=self._by_cost, reverse=True)
-        rank = max(self.bundles[number].rank for number in taken)
-        cost = sum(self.cost_of(number) for number in taken)
-        sources = {self.bundles[number].source for number in taken}
-        source = sources.pop() if len(sources) == 1 else _MIXED
-        return EvictionOption(rank, cost, max(1, self._count_gained(taken)), tuple(taken), source)
-
-    def _needed_bundles(self, row: int, taken: list[int], free: list[int], base: int) -> list[int]:
-        if len(taken) == 1:
-            return taken
-        for number in sorted(taken, key=self._by_cost, reverse=True):
-            less = [a - b for a, b in zip(free, self.freed_amounts(number, row), strict=True)]
-            if self.count_claimants(less) > base:
-                free = less
-                taken.remove(number)
-        return taken
 
     def _give_back_unneeded(self, need: int) -> VictimChoice:
         """Give back, dearest first, bundles that are not needed."""

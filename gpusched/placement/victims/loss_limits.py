@@ -190,6 +190,8 @@ def is_stricter(limits: LossLimits, known: LossLimits) -> bool:
             if not _amounts_within(old.frees, right.frees):
                 return False
             for ours, theirs in ((right.above, old.above), (right.returns, old.returns)):
+                if ours is theirs:
+                    continue
                 if [account for account, _ in ours] != [account for account, _ in theirs]:
                     return False
                 for (_, over), (_, was) in zip(ours, theirs, strict=True):
@@ -220,7 +222,7 @@ def looser_parts(limits: LossLimits, known: LossLimits, reach: Sequence[int]) ->
         reach: no more than this can be lost on one node, by column. What is further away than this
             allows as much as it did.
     """
-    if _names_of(limits) != _names_of(known):
+    if not _are_about_the_same(limits, known):
         return None
     accounts = {
         (-1, account)
@@ -235,26 +237,39 @@ def looser_parts(limits: LossLimits, known: LossLimits, reach: Sequence[int]) ->
                 for (_, column, amount), (_, _, was) in zip(right.frees, old.frees, strict=True)
             ):
                 sides.add(side)
-            for (account, over), (_, was_over) in zip(right.above, old.above, strict=True):
-                if over != was_over and any(
-                    was <= most and was < amount
-                    for amount, was, most in zip(over, was_over, reach, strict=True)
-                ):
-                    accounts.add((side, account))
+            accounts |= {(side, account) for account in _looser_accounts(right, old, reach)}
     return LooserParts(frozenset(sides), frozenset(accounts))
 
 
-def _names_of(limits: LossLimits) -> tuple[object, ...]:
-    """What limits are about, whatever their amounts."""
-    return (
-        [each[:2] for each in limits.most],
-        [
-            [
-                ([each[:2] for each in right.frees], [each[0] for each in right.above])
-                for right in side
-            ]
-            for side in limits.sides
-        ],
+def _looser_accounts(right: LossRight, old: LossRight, reach: Sequence[int]) -> list[int]:
+    """Accounts in which more may be lost by a right than before."""
+    if right.above is old.above:
+        return []
+    return [
+        account
+        for (account, over), (_, was_over) in zip(right.above, old.above, strict=True)
+        if over is not was_over
+        and any(
+            was <= most and was < amount
+            for amount, was, most in zip(over, was_over, reach, strict=True)
+        )
+    ]
+
+
+def _are_about_the_same(limits: LossLimits, known: LossLimits) -> bool:
+    """Whether limits name the same accounts and columns, whatever their amounts."""
+    if [each[:2] for each in limits.most] != [each[:2] for each in known.most]:
+        return False
+    if [len(side) for side in limits.sides] != [len(side) for side in known.sides]:
+        return False
+    return all(
+        [each[:2] for each in right.frees] == [each[:2] for each in old.frees]
+        and (
+            right.above is old.above
+            or [account for account, _ in right.above] == [account for account, _ in old.above]
+        )
+        for side, before in zip(limits.sides, known.sides, strict=True)
+        for right, old in zip(side, before, strict=True)
     )
 
 

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from gpusched.base.classes import frozen
@@ -73,6 +73,9 @@ class BundleIndex:
         bundles: of these members.
     """
 
+    rows_by_cost = False
+    """Whether ``of_row`` has the rows in the order of their cheapest bundles, and those of each row by rank, cost and order."""
+
     def __init__(self, members: Sequence[EvictablePod], bundles: Sequence[VictimBundle]) -> None:
         self.members = members
         self.bundles = bundles
@@ -118,61 +121,39 @@ class BundleIndex:
 
     def _look_at_all(self) -> None:
         bundles = self.bundles
-        self.losses = _loss_numbers(bundles)
-        """The same number for bundles that lose the same, whatever gang they are of."""
+        self.losses, self.loss_kinds = _loss_numbers(bundles)
+        """The same number for bundles that lose the same, whatever gang they are of; and what those of each number lose."""
+        self.firsts: Sequence[int] = [
+            bundle.members[0] if bundle.members else -1 for bundle in bundles
+        ]
+        """The first member of each bundle."""
+        self.orders: list[int] = [bundle.order for bundle in bundles]
+        self.ranks: list[VictimRank] = [bundle.rank for bundle in bundles]
         self.only_pods = all(len(bundle.members) == 1 for bundle in bundles)
         """Whether each bundle is of one pod."""
+        self.bundles_draw = any(bundle.draws for bundle in bundles)
+        """Whether a bundle takes anything from a limit beside its members."""
         self.kinds = {(bundle.source, bundle.rank) for bundle in bundles}
         """Sources and ranks of bundles."""
-        self.wholes = [number for number, bundle in enumerate(bundles) if not bundle.part]
+        self.wholes: Sequence[int] = [
+            number for number, bundle in enumerate(bundles) if not bundle.part
+        ]
         """Numbers of bundles of which nothing of the group stays."""
-        self.dearest_first = sorted(range(len(bundles)), key=self.costs.__getitem__, reverse=True)
+        self.dearest_first = self._sort_dearest_first()
 
+    def _sort_dearest_first(self) -> list[int]:
+        """Numbers of bundles by what they cost, the dearest first."""
+        return sorted(range(len(self.bundles)), key=self.costs.__getitem__, reverse=True)
 
-class PodIndex(BundleIndex):
-    """The same where each bundle, each group and each member is one pod, all with the same number.
+    @property
+    def sources(self) -> list[int]:
+        """Sources of bundles, sorted."""
+        return sorted({source for source, _ in self.kinds})
 
-    Args:
-        members: that could leave, each on a node.
-        bundles: of these.
-        rows: of each, as ``rows_of`` has them.
-        costs, draws: of each bundle.
-    """
-
-    def __init__(
-        self,
-        members: Sequence[EvictablePod],
-        bundles: Sequence[VictimBundle],
-        *,
-        rows: list[tuple[int, ...]],
-        costs: list[int],
-        draws: list[bool],
-    ) -> None:
-        self.members, self.bundles = members, bundles
-        self.rows_of, self.costs, self.draws = rows, costs, draws
-        self.of_group = self.of_member = _Itself(len(members))
-        self.of_row = {}
-        for number, (row,) in enumerate(rows):
-            self.of_row.setdefault(row, []).append(number)
-        self._look_at_all()
-
-
-class _Itself(Mapping[int, Sequence[int]]):
-    """Numbers, each of itself alone."""
-
-    def __init__(self, count: int) -> None:
-        self._count = count
-
-    def __getitem__(self, number: int) -> Sequence[int]:
-        if not 0 <= number < self._count:
-            raise KeyError(number)
-        return (number,)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(range(self._count))
-
-    def __len__(self) -> int:
-        return self._count
+    @property
+    def amounts_lost(self) -> set[tuple[int, ...]]:
+        """What some bundle loses, by column; none of those that lose nothing."""
+        return {loss.taken for loss in self.loss_kinds if loss.taken}
 
 
 def plain_rows(
@@ -189,29 +170,37 @@ def plain_rows(
 
 
 def rows_of_losses(
-    of_row: Mapping[int, Sequence[int]], bundles: Sequence[VictimBundle]
+    of_row: Mapping[int, Sequence[int]], index: BundleIndex
 ) -> dict[tuple[int, tuple[int, ...]], set[int]]:
     """Rows with bundles of a side that are charged to some accounts."""
-    rows: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+    of_loss: list[set[int]] = [set() for _ in index.loss_kinds]
+    losses = index.losses
     for row, numbers in of_row.items():
         for number in numbers:
-            loss = bundles[number].loss
-            rows.setdefault((loss.side, loss.accounts), set()).add(row)
+            of_loss[losses[number]].add(row)
+    rows: dict[tuple[int, tuple[int, ...]], set[int]] = {}
+    for loss, some in zip(index.loss_kinds, of_loss, strict=True):
+        if some:
+            rows.setdefault((loss.side, loss.accounts), set()).update(some)
     return rows
 
 
-def _loss_numbers(bundles: Sequence[VictimBundle]) -> list[int]:
+def _loss_numbers(bundles: Sequence[VictimBundle]) -> tuple[list[int], list[BundleLoss]]:
+    """A number for what each bundle loses, whatever gang it is of, and the first loss of each number."""
     numbers: dict[tuple[object, ...], int] = {}
     of_loss: dict[int, int] = {}  # by id, as bundles hold them
-    found = []
+    found: list[int] = []
+    kinds: list[BundleLoss] = []
     for bundle in bundles:
         loss = bundle.loss
         known = of_loss.get(id(loss))
         if known is None:
             alike = (loss.side, loss.accounts, loss.judged, loss.taken, loss.last)
             known = of_loss[id(loss)] = numbers.setdefault(alike, len(numbers))
+            if known == len(kinds):
+                kinds.append(loss)
         found.append(known)
-    return found
+    return found, kinds
 
 
 @frozen(slots=True, eq=False)

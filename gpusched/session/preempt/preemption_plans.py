@@ -32,6 +32,8 @@ from gpusched.session.state.session import Session
 from gpusched.session.state.statement import EvictOperation
 
 _RecentOnDemand = Callable[[], EvictionGraph]
+_EvictedOnDemand = Callable[[], "_EvictedGangs"]
+"""Asked for where an eviction is written on an object: lone pods have none."""
 
 
 @frozen(eq=False)
@@ -53,7 +55,7 @@ class _EvictedGangs:
 def preemption_plans(session: Session) -> tuple[PreemptionPlan, ...]:
     """Promises made in this session, sorted by gang."""
     nodes = session.snapshot.nodes.nodes
-    evicted = _evicted_gangs(session)
+    evicted = _evicted_on_demand(session)
     return tuple(
         PreemptionPlan(
             gang=key,
@@ -83,12 +85,16 @@ def gang_stops(session: Session) -> tuple[GangStop, ...]:
     """Gangs stopped for their own sake, sorted."""
     if not session.nominations.stops:
         return ()
-    evicted = _evicted_gangs(session)
+    evicted = _evicted_on_demand(session)
     return tuple(
         stop
         for _, draft in sorted(session.nominations.stops.items())
         for stop in _stops_of_draft(session, draft, evicted)
     )
+
+
+def _evicted_on_demand(session: Session) -> _EvictedOnDemand:
+    return lru_cache(maxsize=1)(lambda: _evicted_gangs(session))
 
 
 def _evicted_gangs(session: Session) -> _EvictedGangs:
@@ -121,8 +127,10 @@ def _lost_gpu_seconds(session: Session, each: EvictOperation) -> int:
 
 
 def _stops_of_draft(
-    session: Session, draft: PreemptionDraft, evicted: _EvictedGangs
+    session: Session, draft: PreemptionDraft, evicted: _EvictedOnDemand
 ) -> tuple[GangStop, ...]:
+    if len(draft.evictions) == 1:  # thousands of claims take a pod each
+        return (_stop_of_gang(session, draft.evictions[0].gang, draft.evictions, draft, evicted),)
     by_gang: dict[GangKey, tuple[Gang, list[EvictOperation]]] = {}
     for each in draft.evictions:
         by_gang.setdefault(each.gang.key, (each.gang, []))[1].append(each)
@@ -137,7 +145,7 @@ def _stop_of_gang(
     gang: Gang,
     leaving: Sequence[EvictOperation],
     draft: PreemptionDraft,
-    evicted: _EvictedGangs,
+    evicted: _EvictedOnDemand,
 ) -> GangStop:
     evictions = [
         Eviction(
@@ -173,13 +181,14 @@ def _count_stop(
     gang: Gang,
     leaving: Sequence[EvictOperation],
     draft: PreemptionDraft,
-    evicted: _EvictedGangs,
+    evicted: _EvictedOnDemand,
 ) -> EvictionCount | None:
     """How it stands among evictions before; None where the gang goes on, or has no object for a record."""
     window_s, now = session.snapshot.limits.eviction_window_s, session.snapshot.now
     if not window_s or gang.key.kind == "Pod" or not has_record_object(gang):
         return None
-    if evicted.ended_by.get(gang.key) is not draft:
+    known = evicted()
+    if known.ended_by.get(gang.key) is not draft:
         return None
     claims = draft.gang.key != gang.key
     eviction = PastEviction(
@@ -188,10 +197,10 @@ def _count_stop(
         reason=draft.reason,
         claimant=draft.gang.uid if claims else NO_CLAIMANT,
         claimant_name=f"{draft.gang.key.kind} {draft.gang.key}" if claims else "",
-        gpu_seconds=evicted.gpu_seconds[gang.key],
+        gpu_seconds=known.gpu_seconds[gang.key],
     )
     placed_at = max(each.member.pod.scheduled for each in leaving)
-    return count_eviction(gang, eviction, evicted.recent(), placed_at=placed_at, window_s=window_s)
+    return count_eviction(gang, eviction, known.recent(), placed_at=placed_at, window_s=window_s)
 
 
 def _keeps_minimum(gang: Gang, leaving: int) -> bool:

@@ -32,13 +32,14 @@ from gpusched.placement.victims.lower_bound import (
 from gpusched.placement.victims.model import (
     BundleIndex,
     EvictablePod,
-    PodIndex,
     VictimBundle,
     VictimChoice,
     VictimRank,
 )
+from gpusched.placement.victims.pod_index import PodColumns, PodIndex, PodKind
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
+from gpusched.session.preempt.pools.free_rows import session_free_rows
 from gpusched.session.preempt.pools.loss_accounts import LossAccounts
 from gpusched.session.preempt.pools.pod_blocks import PodBlock, standing_blocks
 from gpusched.session.preempt.victims import (
@@ -135,13 +136,13 @@ class VictimTable:
         self._accounts = accounts
         self._columns = ask.columns.tolist()
         self._devices = devices
-        self.parts: list[RunningGang] = []
+        self.parts: list[Gang] = []
         """The gang of each bundle."""
         self.seats: list[CandidateVictim] = []
         self.gangs: list[Gang] = []
         """The gang of each member."""
         self.number: dict[UID, int] = {}
-        self.groups: dict[GangKey, int] = {}
+        self._groups: dict[GangKey, int] = {}
         self.limits: list[int] = list(victims.left)
         self.of_queue: dict[str, list[int]] = {}
         self.members: list[EvictablePod] = []
@@ -176,6 +177,13 @@ class VictimTable:
     def of_one_kind(self) -> bool:
         """Whether all bundles are single pods that free, take and lose the same."""
         return len(self._alike) == 1 and self.index.only_pods and self._all_alone
+
+    @property
+    def groups(self) -> Mapping[GangKey, int]:
+        """Numbers of gangs that have bundles, by key."""
+        if not self._groups:  # few tables of pods are asked
+            self._groups = {gang.key: number for number, gang in enumerate(self.gangs)}
+        return self._groups
 
     # -- gangs -------------------------------------------------------------------------------
     def _enter_gangs(self, victims: Victims, gangs: Sequence[Gang]) -> None:
@@ -212,36 +220,29 @@ class VictimTable:
         if standing is None:
             return None
         found, orders = standing
-        bundles: list[VictimBundle] = []
-        rows: list[tuple[int, ...]] = []
-        costs: list[int] = []
-        draws: list[bool] = []
+        columns = PodColumns([], [], [], [], [])
+        of_kind: list[PodKind] = []
         for block, source in found:
-            columns = block.columns
-            if not columns.gangs:
+            those = block.columns
+            if not those.gangs:
                 continue
-            self._first.setdefault(source, columns.gangs[0])
-            numbers = range(len(bundles), len(bundles) + len(columns.gangs))
-            alike = [self._find_alike(block.firsts[kind]) for kind in block.kinds]
-            of_kind = dict(zip(block.kinds, alike, strict=True))
-            self.members += block.pods({kind: each[:2] for kind, each in of_kind.items()})
-            self.parts += columns.parts
-            self.seats += columns.seats
-            self.gangs += columns.gangs
-            self.number.update(zip(columns.uids, numbers, strict=True))
-            self.groups.update(zip(columns.keys, numbers, strict=True))
-            alike[0][4].extend(numbers)
-            rows += columns.rows
-            costs += columns.costs
-            draws += columns.draws
-            each = (of_kind[kind] for kind in columns.kinds)
-            bundles += [
-                VictimBundle((number,), order, number, COST_OF_GANG, (), source, rank, loss)
-                for number, order, (_, _, rank, loss, _) in zip(
-                    numbers, orders[block.queue], each, strict=True
-                )
-            ]
-        return PodIndex(self.members, bundles, rows=rows, costs=costs, draws=draws)
+            self._first.setdefault(source, those.gangs[0])
+            numbers = range(len(self.members), len(self.members) + len(those.gangs))
+            alike = {kind: self._find_alike(block.firsts[kind]) for kind in block.kinds}
+            self.members += block.pods({kind: each[:2] for kind, each in alike.items()})
+            self.parts += those.gangs
+            self.seats += those.seats
+            self.gangs += those.gangs
+            self.number.update(zip(those.uids, numbers, strict=True))
+            alike[block.kinds[0]][4].extend(numbers)
+            of = {kind: len(of_kind) + place for place, kind in enumerate(block.kinds)}
+            of_kind += [PodKind(source, *alike[kind][2:4]) for kind in block.kinds]
+            columns.rows.extend(those.rows)
+            columns.costs.extend(those.costs)
+            columns.draws.extend(those.draws)
+            columns.orders.extend(orders[block.queue])
+            columns.kinds.extend([of[kind] for kind in those.kinds])
+        return PodIndex(self.members, columns, of_kind, COST_OF_GANG)
 
     def source_key(self, source: int) -> Any:
         """Where a source stands now: the key of the gang that was entered first."""
@@ -272,7 +273,7 @@ class VictimTable:
             return
         self._all_alone = False
         gang = running.gang
-        group = self.groups[gang.key] = len(self.groups)
+        group = self._groups[gang.key] = len(self._groups)
         first = len(self.members)
         for seat in running.seats:
             self._enter_member(gang, seat)
@@ -298,15 +299,15 @@ class VictimTable:
     def _enter_alone(self, running: RunningGang, source: int, tie: tuple[Any, ...]) -> None:
         """A gang of one pod, of which there may be thousands: as ``_enter_bundles``, in one go."""
         gang, seat = running.gang, running.seats[0]
-        pod, number, group = seat.member.pod, len(self.members), len(self.groups)
-        self.groups[gang.key] = group
+        pod, number, group = seat.member.pod, len(self.members), len(self._groups)
+        self._groups[gang.key] = group
         frees, taken, rank, loss, of_queue = self._find_alike(gang)
         self.number[pod.uid] = number
         self.seats.append(seat)
         self.gangs.append(gang)
         self.members.append(EvictablePod(seat.row, frees, seat.cost, seat.budgets, taken))
         of_queue.append(len(self.parts))
-        self.parts.append(running)
+        self.parts.append(running.gang)
         self._drafts.append(((number,), group, COST_OF_GANG, (), source, rank, loss, False))
         self._ties.append((*tie, -1))
 
@@ -339,7 +340,7 @@ class VictimTable:
         self, running: RunningGang, draft: _BundleDraft, tie: tuple[Any, ...]
     ) -> None:
         self.of_queue.setdefault(running.gang.queue, []).append(len(self.parts))
-        self.parts.append(running)
+        self.parts.append(running.gang)
         self._drafts.append(draft)
         self._ties.append(tie)
 
@@ -443,9 +444,9 @@ class VictimPool:
         self._accounts = accounts
         self._request = ask
         self._devices = devices
-        allowed = np.flatnonzero(rows)
-        amounts = session.node_usage.free_amounts(allowed, ask.columns).tolist()
-        free = dict(zip(allowed.tolist(), amounts, strict=True))
+        self._free_rows = session_free_rows(session)
+        shared, here = self._free_rows.in_columns(ask.columns), np.flatnonzero(rows)
+        free: dict[int, list[int]] = {row: shared.amounts[row] for row in here.tolist()}
         if devices.requests:
             free = {row: [*each, *devices.free_devices(row)] for row, each in free.items()}
         self._field = VictimSearchState(
@@ -461,7 +462,7 @@ class VictimPool:
         self._field.set_loss_limits(accounts.limits)
         self.size = len(table.parts)
         self._seen_log = len(victims.log)
-        self._seen_rows = len(session.node_usage.touched_rows)
+        self._seen_rows, self._seen_changes = shared.seen, len(shared.changed)
 
     # -- use ---------------------------------------------------------------------------------
     @property
@@ -484,21 +485,23 @@ class VictimPool:
     def refresh(self) -> None:
         """Take in what happened since the last claim; limits on losses are those of the accounts, renewed before."""
         self._field.set_loss_limits(self._accounts.limits)
-        gone = [
-            self._table.number[uid]
-            for uid in self._victims.log[self._seen_log :]
-            if uid in self._table.number
-        ]
+        known, log = self._table.number, self._victims.log[self._seen_log :]
+        gone = [known[uid] for uid in log if uid in known]
         self._seen_log = len(self._victims.log)
         self._field.remove_evicted(gone)
-        for number, left in enumerate(self._victims.left):
-            self._field.left[number] = left
-        touched = self._session.node_usage.touched_rows
-        rows = sorted(self._field.free.keys() & set(touched[self._seen_rows :]))
-        self._seen_rows = len(touched)
-        amounts = self._session.node_usage.free_amounts(rows, self._request.columns).tolist()
-        for row, free in zip(rows, amounts, strict=True):
-            self._field.set_free(row, [*free, *self._devices.free_devices(row)])
+        self._field.left[: len(self._victims.left)] = self._victims.left
+        touched, field = self._session.node_usage.touched_rows, self._field
+        shared = self._free_rows.in_columns(self._request.columns)
+        claims_devices = bool(self._devices.requests)
+        if claims_devices or not field.only_plain_rows:
+            some = set(touched[self._seen_rows :])
+        else:  # a move of pods that have left is found to be impossible in its turn
+            some = set(shared.changed[self._seen_changes :])
+        self._seen_rows, self._seen_changes = len(touched), len(shared.changed)
+        for row in sorted(field.free.keys() & some):
+            free = shared.amounts[row]
+            every = [*free, *self._devices.free_devices(row)] if claims_devices else free
+            field.set_free(row, every)
 
     def lower_bound(self, need: int) -> VictimLowerBound | None:
         """What any choice costs at least; None when there is none, and the field knows its reach."""
@@ -576,7 +579,7 @@ class VictimPool:
     def victim_group(self, bundle: int, members: Sequence[int]) -> VictimGroup:
         """Victims of one bundle, those that leave with it."""
         seats = self._table.seats
-        return VictimGroup(self._table.parts[bundle].gang, tuple([seats[m] for m in members]))
+        return VictimGroup(self._table.parts[bundle], tuple([seats[m] for m in members]))
 
     def exclude_gangs(self, gangs: Iterable[Gang]) -> None:
         """These are no victims after all; of those that the pool does not have nothing is known."""
@@ -588,7 +591,7 @@ class VictimPool:
     def exclude_queue(self, queue: str, keep: Collection[GangKey]) -> None:
         """Nothing may be taken from a queue but what these gangs lose."""
         numbers = self._table.of_queue.get(queue, ())
-        self._field.drop_bundles(n for n in numbers if self._table.parts[n].gang.key not in keep)
+        self._field.drop_bundles(n for n in numbers if self._table.parts[n].key not in keep)
 
 
 def _limit_of(limits: Mapping[str, int], name: str) -> tuple[int, ...]:

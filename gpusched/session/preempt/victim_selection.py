@@ -154,8 +154,10 @@ class VictimSelector:
         self._tables.clear()
         self._quick = quick or self._any_will_do
         # Nothing moves while areas are compared: policies are asked once for all of them.
-        if not freely:
-            self.loss_accounts(claimant, kind).renew_limits(claimant)
+        if kind not in self._accounts:
+            self.loss_accounts(claimant, kind)  # asks as it is made
+        elif not freely:
+            self._accounts[kind].renew_limits(claimant)
         if len(areas) == 1:
             return self._choose_in_one_node_set(claimant, kind, need, areas[0])
         bounds: list[tuple[VictimLowerBound, int]] = []
@@ -429,9 +431,8 @@ class VictimSelector:
         """What queues may lose to a class of claimants; kept, and asked for again with each claim."""
         known = self._accounts.get(kind)
         if known is None:
-            queues = self._rules.queues(claimant)
-            action, above = self._rules.action, self._above
-            known = LossAccounts(self._session, claimant, action, queues, above)
+            action, queues = self._rules.action, self._rules.queues(claimant)
+            known = LossAccounts(self._session, claimant, action, queues, self._above)
             self._accounts[kind] = known
         return known
 
@@ -446,8 +447,7 @@ class VictimSelector:
                 queues.append(queue)
                 firsts.append(first)
         keys = victim_sort_keys(orders, claimant, firsts, self._rules.action)
-        keyed = sorted((key or (), queue) for key, queue in zip(keys, queues, strict=True))
-        return [queue for _, queue in keyed]
+        return [queue for _, queue in sorted(zip([key or () for key in keys], queues, strict=True))]
 
     def _allowed_of_queues(
         self,

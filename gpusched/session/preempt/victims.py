@@ -94,7 +94,7 @@ class RunningGang:
     @cached_property
     def name_order(self) -> tuple[int, ...]:
         """Compares gangs by name, the last one first."""
-        return tuple([-ord(letter) for letter in self.gang.key.name])
+        return name_order(self.gang)
 
     @cached_property
     def single_steps(self) -> int:
@@ -108,6 +108,11 @@ class RunningGang:
         if not (self.spare_roles or self.spare_parts):
             return self.surplus
         return sum(len(part) for part in SpareMembers(self).in_eviction_order())
+
+
+def name_order(gang: Gang) -> tuple[int, ...]:
+    """Compares gangs by name, the last one first."""
+    return tuple([-ord(letter) for letter in gang.key.name])
 
 
 class Victims:
@@ -289,8 +294,18 @@ class Victims:
             broken=broken,
         )
 
+    def seats_of_pods(self, gangs: Sequence[Gang]) -> list[CandidateVictim | None]:
+        """What each gang of one pod that runs would lose; None for those that have left or may not go."""
+        return [self._seat_of_pod(gang, gang.placed[0]) for gang in gangs]
+
     def _examine_pod(self, gang: Gang, member: Placed) -> RunningGang | None:
         """A gang of one pod, which runs: as any other, in one go, as there are thousands."""
+        seat = self._seat_of_pod(gang, member)
+        if seat is None:
+            return None
+        return RunningGang(gang=gang, seats=(seat,), surplus=0, spare_roles={}, may_end=True)
+
+    def _seat_of_pod(self, gang: Gang, member: Placed) -> CandidateVictim | None:
         session, uid = self._session, member.pod.uid
         row = session.snapshot.nodes.row.get(member.node, -1)
         if row < 0 or uid in self._gone or uid in session.nominations.evicted:
@@ -298,8 +313,7 @@ class Victims:
         budgets = self._budgets.numbers_of(member) if self.left else ()
         if len(budgets) > 1:
             return None
-        seat = CandidateVictim(member, row, self._member_cost(gang, member), budgets)
-        return RunningGang(gang=gang, seats=(seat,), surplus=0, spare_roles={}, may_end=True)
+        return CandidateVictim(member, row, self._member_cost(gang, member), budgets)
 
     def _may_go(self, gang: Gang, member: Placed) -> bool:
         """Whether a member's place is known to the API, or is one that may be taken back."""

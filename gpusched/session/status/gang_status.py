@@ -128,12 +128,13 @@ class _PodsAlike:
             alike = {name: getattr(first, name) for name in fields}
             self._known[key] = (about, alike)  # what ids of it tell apart stays as long
             return first
-        waits = [(pod.key, pod.uid) for pod_set in gang.pod_sets for pod in pod_set.pods]
+        pods = [pod for pod_set in gang.pod_sets for pod in pod_set.pods]
         held = self._session.nominations.nominated_places(gang)
         nodes = self._session.snapshot.nodes.nodes
         return GangStatus(
-            gang=gang.key, uid=gang.uid, generation=gang.generation, waiting_pods=tuple(waits),
-            nominated=tuple([(each.pod.uid, nodes[each.row].name) for each in held]),
+            gang=gang.key, uid=gang.uid, generation=gang.generation,
+            waiting_pods=tuple([(pod.key, pod.uid) for pod in pods]) if pods else (),
+            nominated=tuple([(each.pod.uid, nodes[each.row].name) for each in held]) if held else (),
             queue_position=about[2], estimated_start=about[3] or 0.0, **known[1],
         )  # fmt: skip
 

@@ -163,7 +163,7 @@ def _register_reclaim(
         return keys_by_queue(victims, lambda victim: gates().lane(claimant, victim, action))
 
     def preferences(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
-        return keys_by_queue(victims, lambda victim: gates().preferred(claimant, victim, action))
+        return gates().each_preferred(claimant, victims, action)
 
     def limits(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
         return gates().limits(claimant, action, queues)

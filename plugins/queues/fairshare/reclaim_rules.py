@@ -15,7 +15,7 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from gpusched_plugins.queues.fairshare.entitlement import (
     Held,
@@ -153,24 +153,31 @@ class ReclaimRules:
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
         if not mine or not theirs:
             return False
-        claim, (by_deserved, by_fair_share) = claimant.claim_with(mine)
-        names, shares = {*claim.names}, self._shares
+        names = {*claimant.names}
         if not decided:
-            names |= {resource_of(name) for name in claim.names}
-            names |= {name for name, amount in claim.requests.items if amount}
+            names |= {resource_of(name) for name in claimant.names}
+            names |= {name for name, amount in claimant.asked.items if amount}
+        deserved, due = self._are_above(theirs, names)
+        if not (deserved or due):
+            return False  # whatever rights the claimant has, which cost more to find
+        _, (by_deserved, by_fair_share) = claimant.claim_with(mine)
+        return (by_deserved and deserved) or (by_fair_share and due)
 
-        def above(limit_of: Callable[[str, str], int | None]) -> bool:
-            return all(
-                any(
-                    (limit := limit_of(level, name)) is None or holds.get(name) > limit
-                    for name in names
-                )
-                for level, holds in zip(theirs, map(self._view.staying, theirs), strict=True)
+    def _are_above(self, levels: Sequence[str], names: Collection[str]) -> tuple[bool, bool]:
+        """Whether all levels hold more of one of some resources than they deserve, where they say so, and than they are due."""
+        above_deserved = above_due = True
+        for level in levels:
+            holds, stated = dict(self._view.staying(level).items), self._shares.stated(level)
+            entitled = self._shares.entitlement(level)
+            above_deserved = above_deserved and any(
+                name not in stated or holds.get(name, 0) > stated[name] for name in names
             )
-
-        return (by_deserved and above(shares.deserved)) or (
-            by_fair_share and above(shares.entitled)
-        )
+            above_due = above_due and any(
+                holds.get(name, 0) > entitled.get(name, 0) for name in names
+            )
+            if not (above_deserved or above_due):
+                break
+        return above_deserved, above_due
 
     def _may_lose(self, claimant: _Claimant, victim: Gang, holds: Resources) -> Verdict:
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
@@ -204,17 +211,27 @@ class ReclaimRules:
 
     def preferred(self, claimant: Gang, victim: Gang, action: str) -> Key:
         """Among victims that cost the same: of the queue most over its due, nearest in the tree."""
-        mine, theirs = self._levels_below_common_ancestor(claimant, victim)
-        if action != RECLAIM or not mine or not theirs:
-            return (0, 0, 0, "")
-        names = self._shares.deciding(self._view.minimum(claimant))
-        top, leaf = theirs[-1], theirs[0]
-        return (
-            -self._largest_share(top, names),
-            len(theirs),
-            -self._largest_share(leaf, names),
-            leaf,
-        )
+        return self.each_preferred(claimant, [victim], action)[0]
+
+    def each_preferred(self, claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
+        """The same of many victims: those of one queue have the same, and levels are looked at once."""
+        if action != RECLAIM:
+            return [(0, 0, 0, "")] * len(victims)
+        path, names = self.path_of(claimant), self._shares.deciding(self._view.minimum(claimant))
+        shares: dict[str, int] = {}
+
+        def share_of(level: str) -> int:
+            if level not in shares:
+                shares[level] = self._largest_share(level, names)
+            return shares[level]
+
+        def key(victim: Gang) -> Key:
+            mine, theirs = levels_below_common_ancestor(path, self.path_of(victim))
+            if not mine or not theirs:
+                return (0, 0, 0, "")
+            return (-share_of(theirs[-1]), len(theirs), -share_of(theirs[0]), theirs[0])
+
+        return keys_by_queue(victims, key)
 
     def limits(self, claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
         """The same as ``may_go`` in amounts; None where node pools are divided, which it cannot say.
@@ -271,20 +288,22 @@ class ReclaimRules:
         asked = self._view.minimum(claimant)
         return asked, self._shares.deciding(asked)
 
-    def held_after_all_reclaims(self, claimant: Gang) -> Held:
-        """What the claimant's levels hold when all leave that may, outside its own queue.
+    def held_after_all_reclaims(self, claimant: Gang, names: Sequence[str]) -> Held:
+        """What the claimant's levels hold of some resources when all leave that may, outside its own queue.
 
         Victims of one proposal leave together: what goes inside a department makes it one that
         may claim from others. ``may_go`` judges by the actual victims.
         """
-        leaf = claimant.queue
-        own = less(self._view.staying(leaf), self._view.not_preemptible(leaf))
+        leaf, view = claimant.queue, self._view
+        own = less(view.staying(leaf), view.not_preemptible(leaf))
 
         def held(queue: str) -> Resources:
+            now = view.staying(queue)
             if queue == leaf:
-                return self._view.staying(leaf)
-            least, now = self._view.not_preemptible(queue).plus(own), self._view.staying(queue)
-            return Resources.of({name: min(amount, now.get(name)) for name, amount in least.items})
+                return now
+            fixed = view.not_preemptible(queue)
+            least = ((name, fixed.get(name) + own.get(name)) for name in names)
+            return Resources(tuple([(name, min(amount, now.get(name))) for name, amount in least]))
 
         return held
 
@@ -538,13 +557,15 @@ class _Claimant:
 
     Attributes:
         path: of its queue.
+        asked: what it requests.
         names: resources that decide.
     """
 
     def __init__(self, rules: ReclaimRules, gang: Gang) -> None:
         self._rules = rules
-        self._claimed = rules.held_after_all_reclaims(gang)
-        self._asked, self.names = rules.deciding_request(gang)
+        self._gang = gang
+        self._claimed: Held | None = None
+        self.asked, self.names = rules.deciding_request(gang)
         self._claims: dict[tuple[str, ...], tuple[ReclaimRequest, Rights]] = {}
         self.path = rules.path_of(gang)
 
@@ -552,7 +573,9 @@ class _Claimant:
         """Its claim with a chain of its levels, and the rights that it has with them."""
         known = self._claims.get(chain)
         if known is None:
-            claim = ReclaimRequest(chain, self._asked, self.names)
+            if self._claimed is None:
+                self._claimed = self._rules.held_after_all_reclaims(self._gang, self.names)
+            claim = ReclaimRequest(chain, self.asked, self.names)
             known = self._claims[chain] = (claim, self._rules.rights_of(claim, self._claimed))
         return known
 

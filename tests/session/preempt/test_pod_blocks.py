@@ -54,14 +54,14 @@ def history(seed):
 def contents(table):
     """All that a search reads of a table, and the places of bundles among equals."""
     bundles = table.index.bundles
-    places = sorted(range(len(bundles)), key=lambda number: bundles[number].order)
     index = table.index
+    places = sorted(range(len(bundles)), key=index.orders.__getitem__)
     return (
         list(table.members),
         [bundle._replace(order=0) for bundle in bundles],
         places,
         [gang.key for gang in table.gangs],
-        [part.gang.key for part in table.parts],
+        [gang.key for gang in table.parts],
         list(table.seats),
         table.number,
         table.groups,
@@ -71,9 +71,17 @@ def contents(table):
         table.of_one_kind,
         [list(index.of_group.get(number, ())) for number in table.groups.values()],
         [list(index.of_member.get(number, ())) for number in range(len(table.members))],
-        {row: list(numbers) for row, numbers in index.of_row.items()},
+        {row: sorted(numbers) for row, numbers in index.of_row.items()},
         (index.rows_of, index.costs, index.draws, index.losses),
-        (index.only_pods, index.kinds, index.wholes, index.dearest_first),
+        (index.only_pods, index.kinds, list(index.wholes)),
+        [index.costs[number] for number in index.dearest_first],
+        (
+            list(index.firsts),
+            index.orders == [each.order for each in bundles],
+            index.ranks,
+            index.sources,
+            index.amounts_lost,
+        ),
     )
 
 

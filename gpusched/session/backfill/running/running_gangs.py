@@ -224,7 +224,10 @@ class RunningGangs:
         gang = known.gang
         self.known[key] = known
         self._by_queue.setdefault(gang.queue, {})[key] = known
-        self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
+        priorities = self._priorities.get(gang.queue)
+        if priorities is None:
+            priorities = self._priorities[gang.queue] = Counter()
+        priorities[gang.priority] += 1
         if gang.job is not None:
             runs = (gang.queue, gang.job.parallelism)
             self._by_runs.setdefault(runs, set()).add(key)

@@ -159,6 +159,8 @@ class QueueAccounts:
         self.version = 0
         """Grows with every move: what was worked out under another version is stale."""
         self._supposing = False
+        self.moved: list[str] = []
+        """Each account whose amounts moved, in order, moves included that were assumed or taken back."""
 
     def state_key(self) -> tuple[int, bool]:
         """Answers are the same while this is: number of moves, and the view where the two differ."""
@@ -261,6 +263,7 @@ class QueueAccounts:
                     account.now[resource] = account.now.get(resource, 0) + amount * now
                 account.later[resource] = account.later.get(resource, 0) + amount * later
             account.answers = [None, None]
+            self.moved.append(name)
 
     def _find_account(self, queue: str) -> _QueueAccount | None:
         known = self._accounts.get(queue)

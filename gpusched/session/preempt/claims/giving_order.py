@@ -36,12 +36,18 @@ def in_giving_order(
         found = queues.get(part.gang.queue)
         return tuple(reversed(found.path)) if found is not None else ()
 
+    known: dict[int, tuple[int, ...]] = {}
+
     def step(part: VictimGroup) -> tuple[int, ...]:
-        chunks = eviction_chunks(part, victims.running(part.gang))
-        steps = [[chunk.released.get(name) for name in gpus] for chunk in chunks]
-        return tuple(max(steps, default=[]))
+        if id(part) not in known:
+            chunks = eviction_chunks(part, victims.running(part.gang))
+            steps = [[chunk.released.get(name) for name in gpus] for chunk in chunks]
+            known[id(part)] = tuple(max(steps, default=[]))
+        return known[id(part)]
 
     def ordered(some: list[VictimGroup], depth: int) -> list[VictimGroup]:
+        if len(some) == 1:
+            return some
         below: dict[str, list[VictimGroup]] = {}
         for part in some:
             names = path(part)
@@ -49,7 +55,8 @@ def in_giving_order(
         if set(below) == {""}:
             return sorted(some, key=step)
         groups = [ordered(each, depth + 1) for _, each in sorted(below.items())]
-        groups.sort(key=lambda each: step(each[-1]))
+        if len(groups) > 1:
+            groups.sort(key=lambda each: step(each[-1]))
         return [part for each in groups for part in each]
 
     near: dict[int, list[VictimGroup]] = {}

@@ -116,7 +116,10 @@ class PlacedGangs:
             self._unsorted.add(gang.queue)
         gangs[gang.key] = gang
         self._of_unknown_kind[gang.key] = gang
-        self._priorities.setdefault(gang.queue, Counter())[gang.priority] += 1
+        priorities = self._priorities.get(gang.queue)
+        if priorities is None:
+            priorities = self._priorities[gang.queue] = Counter()
+        priorities[gang.priority] += 1
 
     def _find_kinds(self, count: int) -> None:
         """Put so many gangs to those of their kinds."""

@@ -96,10 +96,11 @@ class ChainCheck:
         by_key = {each.gang.key: each for each in asked}
         with ExitStack() as supposed:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
+            if not any(map(self._may_evict, asked)):
+                return None  # whoever comes first: none is given a place before another is asked
             for gang in self._in_turn([each.gang for each in asked]):
                 each = by_key[gang.key]
-                rules = claim_rules(session, self._lowest) if each.ends else ()
-                if each.ends and not any(rule.allow(gang) for rule in rules):
+                if not self._may_evict(each):
                     continue
                 alike = (placement_key(claimant), placement_key(gang, without=Omit.LENGTH))
                 if alike in self._stay:
@@ -115,6 +116,13 @@ class ChainCheck:
                 if evicts:
                     return each.victim
         return None
+
+    def _may_evict(self, each: RemadeGang) -> bool:
+        """Whether others may be evicted for a gang that ends, or members for the growth of one that goes on."""
+        if not each.ends:
+            return True
+        self._session.on_gang(each.gang.key)
+        return any(rule.allow(each.gang) for rule in claim_rules(self._session, self._lowest))
 
     def may_claim_again(self, gang: Gang) -> bool:
         """Whether others may be evicted for a gang once it has left as a whole and was made again."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
+from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.loss_limits import (
     NO_LIMITS,
@@ -26,6 +27,25 @@ _Over = tuple[int, tuple[int, ...]]
 """An account, and by column how much it holds above its limits."""
 
 
+@define(eq=False)
+class _KnownAmounts:
+    """How much queues hold above limits.
+
+    Attributes:
+        above: the queues, and what they are held to.
+        places: of each queue among them.
+        held: what they held.
+        over: numbers of the queues, and how much above it was.
+        seen: how many moves of accounts were looked at.
+    """
+
+    above: _Above
+    places: dict[str, list[int]]
+    held: list[Resources]
+    over: tuple[_Over, ...]
+    seen: int
+
+
 class AmountsAbove:
     """How much queues hold above limits: worked out once for all claimants whose limits are the same.
 
@@ -35,15 +55,18 @@ class AmountsAbove:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._known: dict[
-            tuple[int, tuple[str, ...], int], tuple[_Above, list[Resources], list[tuple[int, ...]]]
-        ] = {}
-        """What queues are held to, what they held, and how much above it was; by the first's id."""
+        self._numbers: dict[str, int] = {}
+        self._known: dict[tuple[int, tuple[str, ...], int], _KnownAmounts] = {}
+        """By the id of what queues are held to, and columns."""
+        self._moved: tuple[int, int, set[str]] = (0, 0, set())
+        """Accounts that moved between two moments, which most limits are asked for."""
 
-    def by_column(
-        self, above: _Above, judging: tuple[str, ...], width: int
-    ) -> list[tuple[int, ...]]:
-        """Amounts of each queue, 0 where it does not name a resource; the same list where nothing moved.
+    def account_number(self, queue: str) -> int:
+        """The number of a queue with all below it, the same for all claimants."""
+        return self._numbers.setdefault(queue, len(self._numbers))
+
+    def by_column(self, above: _Above, judging: tuple[str, ...], width: int) -> tuple[_Over, ...]:
+        """Amounts of each queue, 0 where it does not name a resource; the same object where nothing moved.
 
         Args:
             above: queues, and amounts above which each gives.
@@ -51,25 +74,37 @@ class AmountsAbove:
             width: columns, of which those behind ``judging`` are 0.
         """
         about = (id(above), judging, width)
-        staying, known = self._session.view.staying, self._known.get(about)
-        held = [staying(queue) for queue, _ in above]
+        staying, now = self._session.view.staying, len(self._session.queue_accounts.moved)
+        known = self._known.get(about)
         if known is None:
-            over = [
-                _amounts_above(limits, now, judging, width)
-                for (_, limits), now in zip(above, held, strict=True)
-            ]
-        else:
-            _, before, over = known
-            moved = [
-                number
-                for number, (now, was) in enumerate(zip(held, before, strict=True))
-                if now is not was and now != was
-            ]
-            over = list(over) if moved else over
-            for number in moved:
-                over[number] = _amounts_above(above[number][1], held[number], judging, width)
-        self._known[about] = (above, held, over)
-        return over
+            held = [staying(queue) for queue, _ in above]
+            first = tuple(
+                (self.account_number(queue), _amounts_above(limits, amounts, judging, width))
+                for (queue, limits), amounts in zip(above, held, strict=True)
+            )
+            places: dict[str, list[int]] = {}
+            for number, (queue, _) in enumerate(above):
+                places.setdefault(queue, []).append(number)
+            self._known[about] = _KnownAmounts(above, places, held, first, now)
+            return first
+        before, known.seen = known.seen, now
+        others: dict[int, _Over] = {}
+        for queue in self._moved_between(before, now) & known.places.keys():
+            amounts = staying(queue)
+            for number in known.places[queue]:
+                if amounts != known.held[number]:
+                    known.held[number] = amounts
+                    over = _amounts_above(above[number][1], amounts, judging, width)
+                    others[number] = (known.over[number][0], over)
+        if others:
+            known.over = tuple([others.get(n, was) for n, was in enumerate(known.over)])
+        return known.over
+
+    def _moved_between(self, begin: int, end: int) -> set[str]:
+        """Accounts that moved between two moments."""
+        if self._moved[:2] != (begin, end):
+            self._moved = (begin, end, set(self._session.queue_accounts.moved[begin:end]))
+        return self._moved[2]
 
 
 def _amounts_above(
@@ -107,7 +142,6 @@ class LossAccounts:
         self._session = session
         self._action = action
         self._queues = tuple(sorted(queues))
-        self._accounts: dict[str, int] = {}
         self._paths: dict[str, tuple[int, ...]] = {}
         self._side: dict[str, int] = {}
         self._judging: dict[str, int] = {}
@@ -118,10 +152,6 @@ class LossAccounts:
         self._losses: dict[tuple[str, tuple[int, ...]], BundleLoss] = {}
         self._judged: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._above = above
-        self._over: dict[
-            tuple[int, int, str], tuple[_Above, list[tuple[int, ...]], tuple[_Over, ...]]
-        ] = {}
-        """By place in the limits: what queues were held to, and how much above it they held."""
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
         """Whether policies say all that they ask for in amounts."""
         self.limits = NO_LIMITS
@@ -175,8 +205,7 @@ class LossAccounts:
                 ]
             if each.sides:
                 sides = tuple(
-                    tuple(self._loss_right((side, n), right) for n, right in enumerate(rights))
-                    for side, (_, rights) in enumerate(each.sides)
+                    tuple(self._loss_right(right) for right in rights) for _, rights in each.sides
                 )
         limits = LossLimits(tuple(frees), tuple(most), sides)
         self.limits = limits if self.known else NO_LIMITS
@@ -185,29 +214,19 @@ class LossAccounts:
             self._side.clear()
             self._losses.clear()
 
-    def _loss_right(self, place: tuple[int, int], right: EvictionRight) -> LossRight:
+    def _loss_right(self, right: EvictionRight) -> LossRight:
         return LossRight(
             tuple(self._freed_amounts(right.frees)),
-            self._amounts_above((*place, "above"), right.above),
-            self._amounts_above((*place, "returns"), right.returns),
+            self._amounts_above(right.above),
+            self._amounts_above(right.returns),
         )
 
-    def _amounts_above(self, place: tuple[int, int, str], above: _Above) -> tuple[_Over, ...]:
+    def _amounts_above(self, above: _Above) -> tuple[_Over, ...]:
         """How much queues hold above limits, by column; 0 where they do not name a resource."""
         if not above:
             return ()
         width = len(self._judging) + len(self._counted)
-        amounts = self._above.by_column(above, tuple(self._judging), width)
-        known = self._over.get(place)
-        if known is not None and known[0] is above:
-            numbers: Iterable[int] = (account for account, _ in known[2])
-            if known[1] is amounts:
-                return known[2]
-        else:
-            numbers = (self._account_number(queue) for queue, _ in above)
-        over = tuple(zip(numbers, amounts, strict=True))
-        self._over[place] = (above, amounts, over)
-        return over
+        return self._above.by_column(above, tuple(self._judging), width)
 
     def _freed_amounts(self, frees: Iterable[tuple[str, str, int]]) -> list[Amount]:
         return [
@@ -217,7 +236,7 @@ class LossAccounts:
         ]
 
     def _account_number(self, queue: str) -> int:
-        return self._accounts.setdefault(queue, len(self._accounts))
+        return self._above.account_number(queue)
 
     # -- what leaves -------------------------------------------------------------------------
     def taken_with(self, pod_class: PodClass) -> tuple[int, ...]:

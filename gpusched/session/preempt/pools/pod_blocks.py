@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import compress
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from gpusched.api.gang.running_kind import RunningKind
 from gpusched.api.meta.identity import UID, GangKey
@@ -16,10 +17,12 @@ from gpusched.session.framework.proposal import allowed_victims, victim_sort_key
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
-    RunningGang,
     Victims,
+    name_order,
 )
 
+_AFTER_ALL_LETTERS: Final = chr(sys.maxunicode)
+"""Behind a name it makes the shorter of two that begin alike the larger one."""
 T = TypeVar("T")
 Amounts = tuple[tuple[int, ...], tuple[int, ...]]
 """What a pod frees and what is taken with it, by column."""
@@ -30,14 +33,12 @@ class PodColumns:
     """Those of a block that have not left, in columns.
 
     Attributes:
-        parts: what each could lose.
         kinds: numbers of their kinds.
         ranks: places among those of the block that cost the same: the youngest first.
         rows: of their nodes, as a bundle has them.
         costs: of their leaving.
     """
 
-    parts: list[RunningGang]
     gangs: list[Gang]
     seats: list[CandidateVictim]
     uids: list[UID]
@@ -55,8 +56,8 @@ class PodColumns:
             return list(compress(column, stays))
 
         return PodColumns(
-            left(self.parts), left(self.gangs), left(self.seats), left(self.uids), left(self.keys),
-            left(self.kinds), left(self.ranks), left(self.rows), left(self.costs), left(self.draws),
+            left(self.gangs), left(self.seats), left(self.uids), left(self.keys), left(self.kinds),
+            left(self.ranks), left(self.rows), left(self.costs), left(self.draws),
         )  # fmt: skip
 
 
@@ -66,14 +67,14 @@ class PodBlock:
     Args:
         gangs: all of the queue, by key, those included that left.
         kinds: numbers of their kinds, which are in the order of the first of each.
-        running: what each could lose; None for those that left.
+        seats: of each; None for those that left.
     """
 
     def __init__(
         self,
         gangs: list[Gang],
         kinds: Sequence[int],
-        running: Sequence[RunningGang | None],
+        seats: Sequence[CandidateVictim | None],
     ) -> None:
         self.gangs = gangs
         self.queue = gangs[0].queue
@@ -84,26 +85,19 @@ class PodBlock:
         for gang, kind in zip(gangs, kinds, strict=True):
             if kind == len(self.firsts):
                 self.firsts.append(gang)
-        staying = [
-            (part, kind) for part, kind in zip(running, kinds, strict=True) if part is not None
-        ]
-        parts = [part for part, _ in staying]
-        ties = [(-part.gang.created, part.name_order) for part in parts]
-        ranks = [0] * len(ties)
-        for rank, number in enumerate(sorted(range(len(ties)), key=ties.__getitem__)):
-            ranks[number] = rank
-        seats = [part.seats[0] for part in parts]
+        stays = [seat is not None for seat in seats]
+        there = [seat for seat in seats if seat is not None]
+        of_seat = gangs if len(there) == len(gangs) else list(compress(gangs, stays))
         self._columns = PodColumns(
-            parts,
-            [part.gang for part in parts],
-            seats,
-            [seat.member.pod.uid for seat in seats],
-            [part.gang.key for part in parts],
-            [kind for _, kind in staying],
-            ranks,
-            [(seat.row,) for seat in seats],
-            [seat.cost + COST_OF_GANG for seat in seats],
-            [bool(seat.budgets) for seat in seats],
+            of_seat,
+            there,
+            [seat.member.pod.uid for seat in there],
+            [gang.key for gang in of_seat],
+            list(compress(kinds, stays)),
+            _ranks_of_loss(of_seat),
+            [(seat.row,) for seat in there],
+            [seat.cost + COST_OF_GANG for seat in there],
+            [bool(seat.budgets) for seat in there],
         )
         self._left: set[UID] = set()
         self.kinds = sorted(set(self._columns.kinds))
@@ -182,12 +176,12 @@ def orders_of_blocks(standing: Iterable[Sequence[PodBlock]]) -> dict[str, list[i
             orders[blocks[0].queue] = [first + rank for rank in blocks[0].columns.ranks]
         else:
             merged = sorted(
-                (-part.gang.created, part.name_order, number, place)
+                (-gang.created, name_order(gang), number, place)
                 for number, block in enumerate(blocks)
-                for place, part in enumerate(block.columns.parts)
+                for place, gang in enumerate(block.columns.gangs)
             )
             for block in blocks:
-                orders[block.queue] = [0] * len(block.columns.parts)
+                orders[block.queue] = [0] * len(block.columns.gangs)
             for order, (_, _, number, place) in enumerate(merged, first):
                 orders[blocks[number].queue][place] = order
         first += sum(block.size for block in blocks)
@@ -229,11 +223,22 @@ class PodBlocks:
     def find(self, gangs: list[Gang]) -> PodBlock | None:
         """Gangs of one queue as a block, which does not follow who leaves; None as above."""
         kinds: dict[RunningKind, int] = {}
-        numbers, running = [], []
+        numbers = []
         for gang in gangs:
             kind = gang.running_kind
             if kind is None or not gang.terms.preemptible:
                 return None
             numbers.append(kinds.setdefault(kind, len(kinds)))
-            running.append(self._victims.running(gang))
-        return PodBlock(gangs, numbers, running) if gangs else None
+        return PodBlock(gangs, numbers, self._victims.seats_of_pods(gangs)) if gangs else None
+
+
+def _ranks_of_loss(gangs: Sequence[Gang]) -> list[int]:
+    """Places of gangs among each other where they cost the same: by when they were made, then by ``name_order``."""
+    names = [gang.key.name + _AFTER_ALL_LETTERS for gang in gangs]
+    order = sorted(range(len(gangs)), key=names.__getitem__, reverse=True)
+    created = [gang.created for gang in gangs]
+    order.sort(key=created.__getitem__, reverse=True)  # equal ones stay as they are
+    ranks = [0] * len(gangs)
+    for rank, number in enumerate(order):
+        ranks[number] = rank
+    return ranks
