@@ -214,9 +214,16 @@ class SolverProcess:
             self._drop_pipe()
 
     def _note_ended_process(self) -> None:
-        """Take note of a process that ended while no search waited for it."""
-        if self._pipe is not None and self._pipe.ended:
-            self._replace_process(SolverLost(SolverLoss.CRASH, "ended without being asked"))
+        """Take note of a process that ended while no search waited for it, or could not even be started."""
+        pipe = self._pipe
+        if pipe is None or not pipe.ended:
+            return
+        lost = SolverLost(SolverLoss.CRASH, "ended without being asked")
+        try:
+            pipe.await_ready(limits.SOLVER_START_MAX_S)  # it has ended: nobody waits
+        except SolverLost as before_ready:
+            lost = before_ready
+        self._replace_process(lost)
 
     def _drop_pipe(self) -> None:
         pipe, self._pipe = self._pipe, None

@@ -221,6 +221,20 @@ def test_a_solver_that_cannot_be_loaded_is_said_with_its_last_words(
     assert bench.solver(bench.jobs.Sum((1,))) == 1
 
 
+def test_who_keeps_the_process_warm_says_that_it_could_not_be_started(
+    bench, quick, monkeypatch, caplog
+):
+    """No search need meet it: given a process that ended before it was ready, then the next session says so."""
+    monkeypatch.setattr(pipe, "_START", "import sys; sys.exit('no such thing')")
+    with caplog.at_level(logging.ERROR, logger="gpusched"):
+        bench.solver.start_early()
+        while not bench.solver._pipe.ended:
+            threading.Event().wait(0.01)
+        bench.solver.start_early()
+    assert "could not be started: it ended with status 1" in caplog.text
+    assert "without being asked" not in caplog.text
+
+
 def test_pauses_double_up_to_a_limit():
     """Three losses cost 5 s, each further one twice as much, at most five minutes."""
     losses, pauses = SolverLosses(), []
