@@ -91,12 +91,16 @@ def measure() -> list[Figure]:
                     name=f"growth of a session ({session}) with {name.replace('_', ' ')}, {sizes[0]} to {sizes[-1]:,}",
                     measured=grows,
                     unit="exponent",
-                    spread=" ".join(number_text(value, 2) for value in values) + " ms",
+                    spread=" ".join(map(_ms_text, values)) + " ms",
                     target=f"<= {EXPONENT_MAX}",
                     met=grows <= EXPONENT_MAX,
                 )
             )
     return figures
+
+
+def _ms_text(value: float) -> str:
+    return number_text(value, 0 if value >= 10 else 2)
 
 
 def _line(points: Sequence[tuple[int, float]], low: float, high: float) -> str:
@@ -147,7 +151,7 @@ def main(folder: str = "") -> None:
         seen[size] = costs(nodes=size)
         print(
             f"| {size:,} | "
-            + " | ".join(f"{seen[size].of(each):,.0f}" for each in SESSIONS)
+            + " | ".join(_ms_text(seen[size].of(each)) for each in SESSIONS)
             + " |",
             flush=True,
         )
