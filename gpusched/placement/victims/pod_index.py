@@ -24,7 +24,7 @@ class PodKind(NamedTuple):
     loss: BundleLoss
 
 
-class PodColumns(NamedTuple):
+class VictimColumns(NamedTuple):
     """What tells bundles apart, by number.
 
     Attributes:
@@ -45,7 +45,7 @@ class PodBundles(Sequence[VictimBundle]):
     """Bundles of one pod each; each bundle, its group and its member have the same number.
 
     Args:
-        orders, kinds: as ``PodColumns`` has them.
+        orders, kinds: as ``VictimColumns`` has them.
         of_kind: what those of a kind have in common.
         extra: cost of each beside that of its pod.
     """
@@ -94,7 +94,7 @@ class PodIndex(BundleIndex):
     def __init__(
         self,
         members: Sequence[EvictablePod],
-        columns: PodColumns,
+        columns: VictimColumns,
         of_kind: Sequence[PodKind],
         extra: int,
     ) -> None:

@@ -36,7 +36,7 @@ from gpusched.placement.victims.model import (
     VictimChoice,
     VictimRank,
 )
-from gpusched.placement.victims.pod_index import PodColumns, PodIndex, PodKind
+from gpusched.placement.victims.pod_index import PodIndex, PodKind, VictimColumns
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.preempt.pools.free_rows import session_free_rows
@@ -220,7 +220,7 @@ class VictimTable:
         if standing is None:
             return None
         found, orders = standing
-        columns = PodColumns([], [], [], [], [])
+        columns = VictimColumns([], [], [], [], [])
         of_kind: list[PodKind] = []
         for block, source in found:
             those = block.columns
