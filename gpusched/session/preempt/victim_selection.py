@@ -26,6 +26,11 @@ from gpusched.placement.victims.search import VictimSearchResult, find_cheaper_v
 from gpusched.session.allocate.node_sets import NodeSet
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
 from gpusched.session.preempt.claims.victim_kinds import KindLine, VictimsInLines
+from gpusched.session.preempt.pools.allowed_blocks import (
+    NONE_EXCLUDED,
+    BlockSearch,
+    ExcludedVictims,
+)
 from gpusched.session.preempt.pools.loss_accounts import AmountsAbove, LossAccounts
 from gpusched.session.preempt.pools.pod_blocks import PodBlock, PodBlocks
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
@@ -87,13 +92,6 @@ class _PoolStage:
         return self.every and not self.size and self.lacks_room(need)
 
 
-@define(eq=False)
-class _ExcludedVictims:
-    gangs: set[GangKey] = attrs.Factory(set)
-    kept: dict[str, set[GangKey]] = attrs.Factory(dict)
-    """Exclude all other gangs of these queues."""
-
-
 class VictimSelector:
     """See the module. Used while the session is looked at as it will be.
 
@@ -118,7 +116,7 @@ class VictimSelector:
         self._victims = victims
         self._rules = rules
         self._stages: dict[tuple[ClaimantClass, int], _PoolStage] = {}
-        self._excluded: dict[ClaimantClass, _ExcludedVictims] = {}
+        self._excluded: dict[ClaimantClass, ExcludedVictims] = {}
         self._accounts: dict[ClaimantClass, LossAccounts] = {}
         self._tables: dict[tuple[ClaimantClass, int], tuple[VictimTable, bool, int]] = {}
         """Tables of the claim that is looked at, for all its areas."""
@@ -302,7 +300,7 @@ class VictimSelector:
 
     def exclude_gangs(self, kind: ClaimantClass, gangs: Sequence[Gang]) -> None:
         """These are no victims after all."""
-        self._excluded.setdefault(kind, _ExcludedVictims()).gangs.update(gang.key for gang in gangs)
+        self._excluded.setdefault(kind, ExcludedVictims()).gangs.update(gang.key for gang in gangs)
         for pool in self._victim_pools(kind):
             pool.exclude_gangs(gangs)
 
@@ -315,7 +313,7 @@ class VictimSelector:
             gang: the victim.
         """
         before = {part.gang.key for part in allowed if part.gang.queue == gang.queue}
-        kept = self._excluded.setdefault(kind, _ExcludedVictims()).kept
+        kept = self._excluded.setdefault(kind, ExcludedVictims()).kept
         keep = kept[gang.queue] = kept.get(gang.queue, before) & before - {gang.key}
         for pool in self._victim_pools(kind):
             pool.exclude_queue(gang.queue, keep)
@@ -476,42 +474,25 @@ class VictimSelector:
         self, claimant: Gang, kind: ClaimantClass, ordered: Sequence[str], *, most: int
     ) -> tuple[list[PodBlock], int] | None:
         """The same queue by queue; None where some are no pods alone, or policies tell those of a queue apart."""
-        hooks, may_be_victim = self._session.hooks, self._rules.may_be_victim
+        hooks, rules = self._session.hooks, self._rules
         orders = (*hooks.victim_orders, *hooks.victim_preferences)
         alike = all(each.alike for each in hooks.victim_filters) and all(
             each.alike for each in orders
         )
-        if self._rules.only_spare or not alike:
+        if rules.only_spare or not alike:
             return None
-        found: list[PodBlock] = []
-        gangs = taken_in = work = 0
-        while taken_in < len(ordered) and gangs < most:
-            asked: list[PodBlock] = []
-            count = 0
-            while taken_in < len(ordered) and gangs + count < most:
-                block = self._blocks.of_queue(ordered[taken_in])
-                if block is None or claimant.key in block.keys:
-                    return None
-                may = {may_be_victim(claimant, first) for first in block.firsts}
-                if len(may) > 1:
-                    return None
-                work, taken_in = work + block.size, taken_in + 1
-                left = self._without_excluded(block, kind) if may.pop() else None
-                if left is not None:
-                    asked.append(left)
-                    count += left.size
-            firsts = [first for block in asked for first in block.firsts]
-            allowed = allowed_victims(hooks.victim_filters, claimant, firsts, self._rules.action)
-            said = set(map(id, allowed))
-            for block in asked:
-                each = {id(first) in said for first in block.firsts}
-                if len(each) > 1:
-                    return None
-                if each.pop():
-                    found.append(block)
-                    gangs += block.size
-        self.work += work
-        return found, taken_in
+        search = BlockSearch(
+            self._blocks,
+            hooks,
+            rules.may_be_victim,
+            lambda queue: list(self._victims.of_queue(queue)),
+        )
+        excluded = self._excluded.get(kind, NONE_EXCLUDED)
+        found = search.find(claimant, rules.action, ordered, excluded, most=most)
+        if found is None:
+            return None
+        self.work += found.work
+        return found.blocks, found.taken_in
 
     def _of_queue(self, claimant: Gang, kind: ClaimantClass, queue: str) -> list[Gang]:
         """Gangs of a queue that may be victims, before policies are asked."""
@@ -521,23 +502,8 @@ class VictimSelector:
         asked = [
             gang for gang in gangs if gang.key != claimant.key and may_be_victim(claimant, gang)
         ]
-        return self._not_excluded(asked, kind, queue)
-
-    def _not_excluded(self, gangs: list[Gang], kind: ClaimantClass, queue: str) -> list[Gang]:
         excluded = self._excluded.get(kind)
-        if excluded is None:
-            return gangs
-        kept = excluded.kept.get(queue)
-        return [
-            gang
-            for gang in gangs
-            if gang.key not in excluded.gangs and (kept is None or gang.key in kept)
-        ]
-
-    def _without_excluded(self, block: PodBlock, kind: ClaimantClass) -> PodBlock | None:
-        """Those of a queue that are victims still, None where there are none."""
-        gangs = self._not_excluded(block.gangs, kind, block.queue)
-        return block if len(gangs) == block.size else self._blocks.find(gangs)
+        return asked if excluded is None else excluded.without(asked, queue)
 
     # -- the solver --------------------------------------------------------------------------
     def _solve_for_cheaper(

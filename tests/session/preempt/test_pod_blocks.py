@@ -8,9 +8,11 @@ import attrs
 import pytest
 
 from benchmarks.shared_cluster import one_reclaims
+from gpusched.api.pod.pod import PodPhase
 from gpusched.session.preempt.pools.pod_blocks import PodBlocks
 from gpusched.session.preempt.victim_pool import VictimTable
 from gpusched.session.preempt.victim_selection import VictimSelector
+from gpusched.testing import entities
 from tests.populations import one_of
 from tests.session.crowds import Crowd
 
@@ -124,13 +126,35 @@ def test_plans_are_those_of_tables_made_gang_by_gang(seed, monkeypatch):
     assert told == history(seed)
 
 
-def test_no_table_is_made_gang_by_gang_where_all_are_lone_pods(monkeypatch):
-    """Else the columns would be for nothing."""
-    entered = []
+@pytest.fixture
+def entered(monkeypatch):
+    """How many gangs were entered into tables one by one, each time."""
+    found = []
     monkeypatch.setattr(
-        VictimTable, "_enter_gangs", lambda _self, _victims, gangs: entered.append(len(gangs))
+        VictimTable, "_enter_gangs", lambda _self, _victims, gangs: found.append(len(gangs))
     )
+    return found
+
+
+def test_no_table_is_made_gang_by_gang_where_all_are_lone_pods(entered):
+    """Else the columns would be for nothing."""
     c = one_reclaims(nodes=10)
+    c.when.one_session()
+    assert c.then.plan.preemptions
+    assert not any(entered)
+
+
+def test_a_queue_that_may_lose_nothing_is_passed_over_whatever_gangs_it_has(entered):
+    """Its gang of two pods is asked about, and no reason to look at all others one by one."""
+    c = one_reclaims(nodes=10)
+    c.queue("keeps", limits={"deserved": {entities.GPU: 2}})
+    c.node("another", gpus=2, cpu=16_000, memory=64 * entities.GIB)
+    c.group("pair", queue="keeps", min_member=2)
+    for slot in range(2):
+        c.pod(
+            f"pair-{slot}", spec=entities.pod_class(gpus=1, cpu=4000), group="pair", node="another",
+            slots=1 << slot, plan="p", phase=PodPhase.RUNNING, scheduled=c.now - 600,
+        )  # fmt: skip
     c.when.one_session()
     assert c.then.plan.preemptions
     assert not any(entered)
