@@ -299,6 +299,8 @@ PLAY_STARTS_S: Final = 300.0
 PLAY_STARTS_MAX_S: Final = 86_400
 ESTIMATES_EVERY_S: Final = 2.0
 """Between two sessions that work out when gangs are expected to start: those between them leave what was told."""
+ESTIMATES_AFTER_CHANGE_S: Final = 4.0
+"""The same where a session comes for a change, and others follow it at once for the rest of the line, who work them out."""
 ESTIMATES_SESSION_GANG_S: Final = 0.02
 """A session of which nothing but such starts is needed comes that much later for each gang of which the one before told the
 status, where that is more: sessions that are held anyway work them out on the way."""

@@ -23,7 +23,7 @@ from gpusched.api.volumes.volume import VolumeCatalog
 from gpusched.arrays.columns import NodeColumns
 from gpusched.arrays.node_usage import DEFAULT_POPULATION
 from gpusched.base.classes import frozen
-from gpusched.base.limits import ESTIMATES_EVERY_S
+from gpusched.base.limits import ESTIMATES_AFTER_CHANGE_S, ESTIMATES_EVERY_S
 from gpusched.cache.gangs.counting.waiting_elsewhere import WaitingElsewhere
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.pods_by_node import NodePods
@@ -106,9 +106,9 @@ class ExpectedStarts:
     at: float = attrs.field(default=-inf, eq=False)
     estimates: Mapping[GangKey, StartEstimate] = attrs.field(factory=dict)
 
-    def are_left_at(self, now: float) -> bool:
-        """Whether a session leaves what was told, as that was worked out just before."""
-        return self.at <= now < self.at + ESTIMATES_EVERY_S
+    def are_younger(self, than_s: float, *, now: float) -> bool:
+        """Whether they were worked out less than so many seconds before."""
+        return self.at <= now < self.at + than_s
 
 
 NO_EXPECTED_STARTS: Final = ExpectedStarts()
@@ -208,6 +208,13 @@ class Snapshot:
     def unobserved_now(self) -> float:
         """``now``, for those who say by ``changes_at`` until when what they make of it stays the same."""
         return self.now
+
+    @property
+    def leaves_expected_starts(self) -> bool:
+        """Whether a session leaves what was told of starts: that is young, or another session follows this one at once."""
+        another_follows = any(each.changed for each in self.tenant_rounds)
+        than_s = ESTIMATES_AFTER_CHANGE_S if another_follows else ESTIMATES_EVERY_S
+        return self.expected_starts.are_younger(than_s, now=self.unobserved_now)
 
     def devices_on(self, nodes: Iterable[Node], *, several: bool = False) -> Resources:
         """What devices of some nodes count as in queues.

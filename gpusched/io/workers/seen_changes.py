@@ -59,10 +59,12 @@ class SeenChanges:
         self._looked_at, news = self._taken
         self._holds_until = holds_until
         asked_s = min(limits.ESTIMATES_SESSION_GANG_S * gangs, limits.ESTIMATES_SESSION_MAX_S)
-        again = starts.at + max(limits.ESTIMATES_EVERY_S, asked_s)
         if starts.at >= now:
             self._estimated = news
-        return again if news != self._estimated and again > now else inf
+        again = max(
+            starts.at + max(limits.ESTIMATES_EVERY_S, asked_s), now + limits.TENANT_ROUND_PAUSE_S
+        )
+        return again if news != self._estimated else inf
 
     def note_settled_session(self, now: float, *, holds_until: float) -> None:
         """Note that the session ended early and has decided about everybody nevertheless, together with the one before it.

@@ -45,7 +45,7 @@ class _KeptSession:
 
     def tells_alike(self, snapshot: Snapshot) -> bool:
         """Whether a session on a later snapshot of the same cluster would tell the same of starts."""
-        if snapshot.expected_starts.are_left_at(snapshot.now):
+        if snapshot.leaves_expected_starts:
             return self.result.expected_starts == snapshot.expected_starts
         return self.tells_its_own
 
@@ -95,7 +95,7 @@ class KeptSessions:
             kept.clear()
             self._about = (snapshot, policy, placement)
         kept[:] = [each for each in kept[1 - KEPT_MAX :] if not each.looks_at_the_same(snapshot)]
-        own = not snapshot.expected_starts.are_left_at(snapshot.now)
+        own = not snapshot.leaves_expected_starts
         kept.append(
             _KeptSession(snapshot.tenant_rounds, snapshot.spare_room, snapshot.now, result, own)
         )

@@ -7,7 +7,8 @@ import pytest
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import GangAnnotations, PodPhase
-from gpusched.base.limits import ESTIMATES_EVERY_S
+from gpusched.base.limits import ESTIMATES_AFTER_CHANGE_S, ESTIMATES_EVERY_S
+from gpusched.cache.snapshot import TenantRound
 from gpusched.session.backfill.running.release_order import Release, ReleaseOrder, RowReleases
 from gpusched.testing.given import Given
 
@@ -59,6 +60,26 @@ def test_a_session_that_left_what_was_told_answers_for_none_after_that_time(c):
     assert not c.decision.kept
     told(c, ESTIMATES_EVERY_S * 5)
     assert c.decision.kept, "what it worked out itself it answers for"
+
+
+def test_in_rounds_a_session_that_comes_for_a_change_leaves_starts_to_the_next_one(c):
+    first = told(c, 0)
+    c.gone("runs-1")
+    c.cache.rounds = (TenantRound("q", "default", changed=True),)
+    assert told(c, ESTIMATES_EVERY_S * 1.5) == {"waits-1": first["waits-1"]}
+    c.when.carry_out(c.decision.plan)
+    c.cache.rounds = (TenantRound("q", "default"),)
+    assert told(c, 0) == {"waits-1": first["waits-0"]}
+
+
+def test_in_rounds_that_changes_begin_again_and_again_starts_are_told_in_time(c):
+    first = told(c, 0)
+    c.gone("runs-1")
+    for _ in range(2):
+        c.cache.rounds = (TenantRound("q", "default", changed=True),)
+        now = told(c, ESTIMATES_AFTER_CHANGE_S / 2)
+        c.when.carry_out(c.decision.plan)
+    assert now == {"waits-1": first["waits-0"]}
 
 
 def test_that_starts_are_to_be_told_anew_has_nobody_looked_at_again(c):

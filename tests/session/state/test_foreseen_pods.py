@@ -171,7 +171,15 @@ def test_starts_are_worked_out_again_where_there_was_news(change, again):
     left = ExpectedStarts(100.0)
     assert seen.note_whole_session(101.0, holds_until=inf, starts=left) == again
     seen.begin_session(102.5)
-    assert seen.note_whole_session(102.5, holds_until=inf, starts=left) == inf
+    told = ExpectedStarts(102.5)
+    assert seen.note_whole_session(102.5, holds_until=inf, starts=told) == inf
+
+
+def test_starts_that_a_session_in_rounds_left_for_long_are_worked_out_by_one_that_follows():
+    seen = kinds(Change.ANY)
+    seen.note(Change.ANY)
+    seen.begin_session(103.5)
+    assert seen.note_whole_session(103.5, holds_until=inf, starts=ExpectedStarts(100.0)) == 104.5
 
 
 @pytest.mark.parametrize(("gangs", "again"), [(100, 102.0), (300, 106.0), (5000, 110.0)])

@@ -47,12 +47,13 @@ def expected_starts(reservations: Reservations, waiting: Sequence[Gang]) -> Expe
     """When gangs that wait are expected to start.
 
     Of sessions that follow each other fast the first works that out, and the others leave what it told until
-    ``limits.ESTIMATES_EVERY_S`` have passed: starts move with every change, and nothing is decided by them.
+    ``limits.ESTIMATES_EVERY_S`` have passed: starts move with every change, and nothing is decided by them. In rounds a
+    session that comes for a change leaves it to those that follow for the others in line.
     """
     snapshot = reservations.session.snapshot
     # That time has passed decides nothing, and has nobody looked at: kept sessions ask by themselves.
     before, now = snapshot.expected_starts, snapshot.unobserved_now
-    if not before.are_left_at(now):
+    if not snapshot.leaves_expected_starts:
         return ExpectedStarts(now, estimate_starts(reservations, waiting))
     there = (each.key for each in waiting[: snapshot.limits.start_estimates])
     still = {key: before.estimates[key] for key in there if key in before.estimates}
