@@ -41,7 +41,7 @@ from gpusched.session.framework.proposal import allowed_victims, victim_sort_key
 from gpusched.session.framework.sort_keys import joined_sort_key
 from gpusched.session.preempt.pools.free_rows import session_free_rows
 from gpusched.session.preempt.pools.loss_accounts import LossAccounts
-from gpusched.session.preempt.pools.pod_blocks import PodBlock, standing_blocks
+from gpusched.session.preempt.pools.pod_blocks import StandingBlocks
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
@@ -112,7 +112,7 @@ class VictimTable:
         ask: of one claimant; of claimants of several classes, whatever they ask for together.
         action: ``preempt`` or ``reclaim``.
         gangs: who may be a victim; policies agreed already.
-        blocks: the same by queue, where each of them is a pod alone.
+        standing: the same by queue, where each of them is a pod alone.
         accounts: of the queues of all possible victims.
         devices: that claimants claim, where the table is used.
     """
@@ -128,7 +128,7 @@ class VictimTable:
         action: str,
         gangs: Iterable[Gang],
         accounts: LossAccounts,
-        blocks: Sequence[PodBlock] = (),
+        standing: StandingBlocks | None = None,
     ) -> None:
         self._session = session
         self._claimant = claimant
@@ -155,12 +155,10 @@ class VictimTable:
         self._all_alone = True
         self._alike: dict[Hashable, _Alike] = {}
         """What a pod that is a gang alone frees, takes and loses, its rank, and bundles of its queue; by kind."""
-        known = self._enter_blocks(blocks) if blocks and self._without_devices else None
-        if known is not None:
-            self.index: BundleIndex = known
+        if standing is not None:
+            self.index: BundleIndex = self._enter_blocks(standing)
             return
-        gangs = [gang for block in blocks for gang in block.gangs] if blocks else list(gangs)
-        self._enter_gangs(victims, gangs)
+        self._enter_gangs(victims, list(gangs))
         ranked = sorted(range(len(self._ties)), key=self._ties.__getitem__)
         order = [0] * len(ranked)
         for rank, index in enumerate(ranked):
@@ -214,19 +212,16 @@ class VictimTable:
             tie = (ranks[preference], -running.gang.created, running.name_order)
             self._enter_bundles(running, source, tie=tie, ends=running.gang.key in ends)
 
-    def _enter_blocks(self, blocks: Sequence[PodBlock]) -> BundleIndex | None:
-        """As ``_enter_gangs``, queue by queue; None, and nothing is entered, where not all of a queue are alike."""
-        standing = standing_blocks(self._session.hooks, blocks, self._claimant, self._action)
-        if standing is None:
-            return None
-        found, orders = standing
+    def _enter_blocks(self, standing: StandingBlocks) -> BundleIndex:
+        """As ``_enter_gangs``, queue by queue."""
+        orders = standing.orders()
+        self._first = dict(standing.firsts)
         columns = VictimColumns([], [], [], [], [])
         of_kind: list[PodKind] = []
-        for block, source in found:
+        for block, source in standing.found:
             those = block.columns
             if not those.gangs:
                 continue
-            self._first.setdefault(source, those.gangs[0])
             numbers = range(len(self.members), len(self.members) + len(those.gangs))
             alike = {kind: self._find_alike(block.firsts[kind]) for kind in block.kinds}
             self.members += block.pods({kind: each[:2] for kind, each in alike.items()})
@@ -425,6 +420,7 @@ class VictimPool:
         rows: where they may run, shape (nodes,).
         accounts: of the queues of all possible victims.
         devices: that claimants claim.
+        since: how many had left when the victims were found; None for now.
     """
 
     def __init__(
@@ -437,6 +433,7 @@ class VictimPool:
         devices: DeviceColumns,
         rows: Bools,
         accounts: LossAccounts,
+        since: int | None = None,
     ) -> None:
         self._session = session
         self._victims = victims
@@ -461,7 +458,7 @@ class VictimPool:
         self._field.part_cost = COST_OF_GANG
         self._field.set_loss_limits(accounts.limits)
         self.size = len(table.parts)
-        self._seen_log = len(victims.log)
+        self._seen_log = len(victims.log) if since is None else since
         self._seen_rows, self._seen_changes = shared.seen, len(shared.changed)
 
     # -- use ---------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ take from them, and only as many as are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import attrs
@@ -16,7 +16,7 @@ import numpy as np
 from gpusched.api.meta.identity import GangKey
 from gpusched.arrays.columns import Bools, RequestVector, how_many_fit
 from gpusched.base import limits
-from gpusched.base.classes import define, frozen
+from gpusched.base.classes import frozen
 from gpusched.base.errors import SolverFault
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import SearchOutcome
@@ -31,8 +31,16 @@ from gpusched.session.preempt.pools.allowed_blocks import (
     BlockSearch,
     ExcludedVictims,
 )
+from gpusched.session.preempt.pools.free_rows import session_free_rows
+from gpusched.session.preempt.pools.line_choice import victim_lines
 from gpusched.session.preempt.pools.loss_accounts import AmountsAbove, LossAccounts
-from gpusched.session.preempt.pools.pod_blocks import PodBlock, PodBlocks
+from gpusched.session.preempt.pools.pod_blocks import (
+    PodBlock,
+    PodBlocks,
+    StandingBlocks,
+    standing_blocks,
+)
+from gpusched.session.preempt.pools.pool_stage import FoundVictims, PoolStage
 from gpusched.session.preempt.victim_pool import VictimGroup, VictimPool, VictimTable
 from gpusched.session.preempt.victims import Victims
 from gpusched.session.state.nodes.devices.device_columns import DeviceColumns, device_columns
@@ -64,34 +72,6 @@ class VictimRules:
     by_kind: bool = False
 
 
-@define(eq=False)
-class _PoolStage:
-    """Victims of the first queues, for one class and area.
-
-    Attributes:
-        make_pool: makes the pool, which is worth its while only where somebody may leave or there is room.
-        size: bundles that may leave.
-        lacks_room: whether nodes have room for fewer claimants as things are; of devices nothing is known.
-        gangs: how many there were room for.
-        every: whether nobody was left out.
-    """
-
-    make_pool: Callable[[], VictimPool]
-    size: int
-    lacks_room: Callable[[int], bool]
-    gangs: int
-    every: bool
-
-    @cached_property
-    def pool(self) -> VictimPool:
-        """The pool, made when it is asked for first."""
-        return self.make_pool()
-
-    def is_in_vain(self, need: int) -> bool:
-        """Whether nobody may leave and so many claimants find no room as things are."""
-        return self.every and not self.size and self.lacks_room(need)
-
-
 class VictimSelector:
     """See the module. Used while the session is looked at as it will be.
 
@@ -115,11 +95,11 @@ class VictimSelector:
         self._session = session
         self._victims = victims
         self._rules = rules
-        self._stages: dict[tuple[ClaimantClass, int], _PoolStage] = {}
+        self._stages: dict[tuple[ClaimantClass, int], PoolStage] = {}
         self._excluded: dict[ClaimantClass, ExcludedVictims] = {}
         self._accounts: dict[ClaimantClass, LossAccounts] = {}
-        self._tables: dict[tuple[ClaimantClass, int], tuple[VictimTable, bool, int]] = {}
-        """Tables of the claim that is looked at, for all its areas."""
+        self._found: dict[tuple[ClaimantClass, int], FoundVictims] = {}
+        """Victims of the claim that is looked at, for all its areas."""
         self._above = AmountsAbove(session)
         self._blocks = PodBlocks(victims)
         self._budget = session.placement.time_budget_s
@@ -149,7 +129,7 @@ class VictimSelector:
             freely: limits on losses are not asked for anew: they are known to be in nobody's way.
             quick: the first that are found will do: it is not searched for cheaper ones.
         """
-        self._tables.clear()
+        self._found.clear()
         self._quick = quick or self._any_will_do
         # Nothing moves while areas are compared: policies are asked once for all of them.
         if kind not in self._accounts:
@@ -188,9 +168,14 @@ class VictimSelector:
         """The cheapest victims where there is one area: a bound is needed where none are found."""
         stage = self._stages.get((kind, 0))
         if stage is None:
-            stage = self._add_queues(claimant, kind, number=0, area=area)
+            stage = self._add_queues(claimant, kind, number=0, area=area, alone=True)
         if stage.is_in_vain(need):
             return None
+        chosen = self._choose_in_lines(claimant, kind, need, area)
+        if chosen is not None:
+            return chosen
+        stage = self._stages[kind, 0]
+        stage.reached = None
         stage.pool.refresh()
         choice = self._in_area(claimant, kind, need, number=0, area=area)
         pool = self._stages[kind, 0].pool
@@ -199,6 +184,33 @@ class VictimSelector:
             return None
         best = self._solve_for_cheaper(pool, need, choice, bound, alone=True) or choice
         return None if best is None else pool.victim_groups(best)
+
+    def _choose_in_lines(
+        self, claimant: Gang, kind: ClaimantClass, need: int, area: NodeSet
+    ) -> list[VictimGroup] | None:
+        """The cheapest victims where lines tell them; None where they do not, or there are none."""
+        stage = self._stages[kind, 0]
+        columns = self._session.class_info(claimant.pod_sets[0].pod_class).request.columns
+        while stage.lines is not None and stage.room is not None:
+            missing = need - stage.room()
+            if missing <= 0:
+                return None
+            free = session_free_rows(self._session).in_columns(columns).amounts
+            choice = stage.lines.choose(missing, self._accounts[kind].limits, free)
+            if choice is None or (stage.every and not choice.pods):
+                return None
+            if choice.pods:
+                if self._searches_for_cheaper and not stage.lines.costs_least(choice):
+                    return None
+                stage.reached = need
+                return [VictimGroup(pod.gang, (pod.seat,)) for pod in choice.pods]
+            stage = self._add_queues(claimant, kind, number=0, area=area, alone=True)
+        return None
+
+    @property
+    def _searches_for_cheaper(self) -> bool:
+        """Whether a cheaper choice is searched for where one may exist."""
+        return self._session.placement.solver == "cpsat" and self._budget > 0 and not self._quick
 
     def loses_freely(self, claimant: Gang, kind: ClaimantClass) -> bool:
         """Whether limits on losses, as accounts stand, are in the way of no choice in the one area there is."""
@@ -213,7 +225,7 @@ class VictimSelector:
 
     def only_pool(self, kind: ClaimantClass) -> VictimPool | None:
         """All victims of a class, where there is one area for it; None where there are several, or only some victims are known."""
-        stages = [stage for (of, _), stage in self._stages.items() if of == kind]
+        stages = self._stages_of(kind)
         return stages[0].pool if len(stages) == 1 and stages[0].every else None
 
     def _is_promising(
@@ -231,8 +243,8 @@ class VictimSelector:
 
     def best_reach(self, kind: ClaimantClass) -> int:
         """How many claimants would have fitted at most when nothing was found; -1: no victims."""
-        stages = [stage for (of, _), stage in self._stages.items() if of == kind]
-        return max((each.pool.search_state.reach for each in stages if each.size), default=-1)
+        stages = self._stages_of(kind)
+        return max((each.reach for each in stages if each.size), default=-1)
 
     def allowed_victims(self, claimant: Gang, kind: ClaimantClass) -> list[Gang]:
         """Every gang of which some part may be evicted for the claimant."""
@@ -301,8 +313,8 @@ class VictimSelector:
     def exclude_gangs(self, kind: ClaimantClass, gangs: Sequence[Gang]) -> None:
         """These are no victims after all."""
         self._excluded.setdefault(kind, ExcludedVictims()).gangs.update(gang.key for gang in gangs)
-        for pool in self._victim_pools(kind):
-            pool.exclude_gangs(gangs)
+        for stage in self._stages_of(kind):
+            stage.exclude_gangs(gangs)
 
     def cap_queue(self, kind: ClaimantClass, allowed: Sequence[VictimGroup], gang: Gang) -> None:
         """A queue gives no more than what was allowed before this victim was refused.
@@ -315,8 +327,8 @@ class VictimSelector:
         before = {part.gang.key for part in allowed if part.gang.queue == gang.queue}
         kept = self._excluded.setdefault(kind, ExcludedVictims()).kept
         keep = kept[gang.queue] = kept.get(gang.queue, before) & before - {gang.key}
-        for pool in self._victim_pools(kind):
-            pool.exclude_queue(gang.queue, keep)
+        for stage in self._stages_of(kind):
+            stage.exclude_queue(gang.queue, keep)
 
     def lift_loss_limits(self, kind: ClaimantClass) -> None:
         """Queues are not held to what one choice of victims may take from them any more."""
@@ -324,8 +336,8 @@ class VictimSelector:
         if excluded is not None:
             excluded.kept.clear()
 
-    def _victim_pools(self, kind: ClaimantClass) -> list[VictimPool]:
-        return [each.pool for (of, _), each in self._stages.items() if of == kind and each.size]
+    def _stages_of(self, kind: ClaimantClass) -> list[PoolStage]:
+        return [each for (of, _), each in self._stages.items() if of == kind]
 
     # -- pools -------------------------------------------------------------------------------
     def _lower_bound(
@@ -354,72 +366,84 @@ class VictimSelector:
             stage.pool.refresh()
 
     def _add_queues(
-        self, claimant: Gang, kind: ClaimantClass, *, number: int, area: NodeSet
-    ) -> _PoolStage:
-        """Victims of the first queues, or of more than before."""
+        self,
+        claimant: Gang,
+        kind: ClaimantClass,
+        *,
+        number: int,
+        area: NodeSet,
+        alone: bool = False,
+    ) -> PoolStage:
+        """Victims of the first queues, or of more than before; ``alone`` where there is one area."""
         known = self._stages.get((kind, number))
         most = _GANGS_AT_FIRST if known is None else known.gangs * 4
-        stage = self._stages[kind, number] = self._pool_stage(claimant, kind, area, most)
+        stage = self._pool_stage(claimant, kind, area, most, alone=alone)
+        self._stages[kind, number] = stage
         return stage
 
     def _pool_stage(
-        self, claimant: Gang, kind: ClaimantClass, area: NodeSet, most: int
-    ) -> _PoolStage:
-        session = self._session
+        self, claimant: Gang, kind: ClaimantClass, area: NodeSet, most: int, *, alone: bool
+    ) -> PoolStage:
+        session, victims = self._session, self._victims
         seat = session.class_info(claimant.pod_sets[0].pod_class)
-        allowed = seat.class_fit.allowed
+        allowed, ask, usage = seat.class_fit.allowed, seat.request, session.node_usage
         rows = allowed if area.rows is None else allowed & area.rows
         devices = self.device_columns(claimant, rows)
-        known = self._tables.get((kind, most))
-        if known is None:
-            before = self.work
-            table, every = self._victim_table(claimant, kind, most, seat.request, devices)
-            known = (table, every, self.work - before)
+        found = self._found.get((kind, most))
+        if found is None:
+            found = self._find_victims(claimant, kind, most, ask, devices)
             if not devices.requests:  # else each area has devices of its own
-                self._tables[kind, most] = known
-        else:
-            self.work += known[2]
-        table, every, _ = known
-        ask, usage, size = seat.request, session.node_usage, len(table.parts)
+                self._found[kind, most] = found
+        self.work += found.work + 2 * found.size + len(rows) // 8
+        accounts, since, lines = self.loss_accounts(claimant, kind), len(victims.log), None
+        if alone and found.standing is not None:
+            lines = victim_lines(
+                found.standing, accounts, ask, columns=session.snapshot.nodes.columns,
+                rows=rows, has_left=victims.has_left,
+            )  # fmt: skip
 
-        def lacks_room(need: int) -> bool:
+        def room() -> int:
             free = usage.free_amounts(np.flatnonzero(rows), ask.columns)
-            return not devices.requests and int(how_many_fit(free, ask.amounts).sum()) < need
+            return int(how_many_fit(free, ask.amounts).sum())
 
-        make_pool = partial(
-            VictimPool, session, self._victims, table, ask, devices=devices, rows=rows,
-            accounts=self.loss_accounts(claimant, kind),
-        )  # fmt: skip
-        self.work += 2 * size + len(rows) // 8
-        return _PoolStage(make_pool, size, lacks_room, most, every)
+        def make_pool() -> VictimPool:
+            return VictimPool(
+                session, victims, found.table, ask, devices=devices, rows=rows, accounts=accounts,
+                since=since,
+            )  # fmt: skip
 
-    def _victim_table(
+        counted = None if devices.requests else room
+        return PoolStage(make_pool, found.size, counted, most, found.every, lines)
+
+    def _find_victims(
         self,
         claimant: Gang,
         kind: ClaimantClass,
         most: int,
         request: RequestVector,
         devices: DeviceColumns,
-    ) -> tuple[VictimTable, bool]:
-        """Victims of so many gangs of the first queues, and whether none is left out."""
+    ) -> FoundVictims:
+        """Victims of so many gangs of the first queues."""
+        before, action, hooks = self.work, self._rules.action, self._session.hooks
         ordered = self._queues_in_order(claimant)
         gangs: Sequence[Gang] = ()
+        standing: StandingBlocks | None = None
         found = self._blocks_of_queues(claimant, kind, ordered, most=most)
         if found is None:
             gangs, taken_in = self._allowed_of_queues(claimant, kind, ordered, most=most)
-        blocks, taken_in = found or ([], taken_in)
-        table = VictimTable(
-            self._session,
-            self._victims,
-            claimant,
-            request,
-            devices=devices,
-            action=self._rules.action,
-            gangs=gangs,
-            blocks=blocks,
+        else:
+            blocks, taken_in = found
+            if blocks and not devices.requests:
+                standing = standing_blocks(hooks, blocks, claimant, action)
+            if standing is None:
+                gangs = [gang for block in blocks for gang in block.gangs]
+        make_table = partial(
+            VictimTable, self._session, self._victims, claimant, request, devices=devices,
+            action=action, gangs=gangs, standing=standing,
             accounts=self.loss_accounts(claimant, kind),
-        )
-        return table, taken_in >= len(ordered)
+        )  # fmt: skip
+        work, self.work = self.work - before, before
+        return FoundVictims(make_table, taken_in >= len(ordered), work, standing)
 
     def device_columns(self, claimant: Gang, rows: Bools) -> DeviceColumns:
         """Columns for devices that pods of a claimant's first class claim on some rows."""

@@ -89,29 +89,24 @@ def contents(table):
 
 def test_tables_of_blocks_are_those_of_gangs(monkeypatch):
     """Whoever left before, and whatever policies say of those of a queue."""
-    made, blocks, wrong = VictimSelector._victim_table, [], []
+    made, blocks, wrong = VictimSelector._find_victims, [], []
 
     def compared(self, *about):
-        by_columns, work = made(self, *about), self.work
-        of_queues = VictimSelector._blocks_of_queues
-        self.work -= work
+        by_columns = made(self, *about)
         with monkeypatch.context() as patch:
             patch.setattr(VictimSelector, "_blocks_of_queues", lambda *_about, **_how: None)
-            before = self.work
             by_gangs = made(self, *about)
-            steps = self.work - before
-            self.work = before
-            made_of = of_queues(self, *about[:2], self._queues_in_order(about[0]), most=about[2])
-            blocks.append(made_of is not None and bool(made_of[0]))
-            if made_of is not None and steps != self.work - before:
-                wrong.append((steps, self.work - before))
-        self.work = work
-        pairs = zip(contents(by_columns[0]), contents(by_gangs[0]), strict=True)
+        blocks.append(by_columns.standing is not None)
+        pairs = [
+            *zip(contents(by_columns.table), contents(by_gangs.table), strict=True),
+            (by_columns.every, by_gangs.every),
+            (by_columns.size, by_gangs.size),
+            (by_columns.work, by_gangs.work),
+        ]
         wrong.extend((one, other) for one, other in pairs if one != other)
-        wrong.extend([by_columns[1]] if by_columns[1] != by_gangs[1] else [])
         return by_columns
 
-    monkeypatch.setattr(VictimSelector, "_victim_table", compared)
+    monkeypatch.setattr(VictimSelector, "_find_victims", compared)
     for seed in one_of(14, range(40)):
         history(seed)
     assert not wrong

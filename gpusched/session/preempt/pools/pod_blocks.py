@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from itertools import compress
 from typing import Any, Final, TypeVar
 
@@ -14,6 +15,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.victims.model import EvictablePod
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.proposal import allowed_victims, victim_sort_keys
+from gpusched.session.preempt.pools.pod_line import PodLine, lines_of
 from gpusched.session.preempt.victims import (
     COST_OF_GANG,
     CandidateVictim,
@@ -129,14 +131,38 @@ class PodBlock:
             self._pods = (amounts, made)
         return self._pods[1]
 
+    @cached_property
+    def lines(self) -> list[PodLine]:
+        """Those that stay when they are first asked for, in lines; a line follows who leaves after that."""
+        those = self.columns
+        return lines_of(those.gangs, those.seats, costs=those.costs, ranks=those.ranks)
+
+
+@frozen(slots=True, eq=False)
+class StandingBlocks:
+    """Blocks as they stand to a claimant.
+
+    Attributes:
+        found: blocks with the numbers of their sources.
+        groups: blocks that stand together, the first to go first.
+        firsts: the first gang of each source.
+        size: gangs that may leave.
+    """
+
+    found: list[tuple[PodBlock, int]]
+    groups: list[list[PodBlock]]
+    firsts: dict[int, Gang]
+    size: int
+
+    def orders(self) -> dict[str, list[int]]:
+        """Places of gangs among equals, by queue."""
+        return orders_of_blocks(self.groups)
+
 
 def standing_blocks(
     hooks: Hooks, blocks: Sequence[PodBlock], claimant: Gang, action: str
-) -> tuple[list[tuple[PodBlock, int]], dict[str, list[int]]] | None:
-    """Blocks with the numbers of their sources, and places among equals by queue.
-
-    None where policies tell those of a queue apart, or let some of all not be stopped.
-    """
+) -> StandingBlocks | None:
+    """Blocks as policies order them; None where they tell those of a queue apart, or let some of all not be stopped."""
     firsts = [gang for block in blocks for gang in block.firsts]
     keys = victim_sort_keys(hooks.victim_orders, claimant, firsts, action)
     preferences = victim_sort_keys(hooks.victim_preferences, claimant, firsts, action)
@@ -160,7 +186,12 @@ def standing_blocks(
     asked = [gang for block, _ in found for gang in block.columns.gangs]
     if len(allowed_victims(hooks.stop_filters, claimant, asked, action)) < len(asked):
         return None
-    return found, orders_of_blocks(standing[preference] for preference in sorted(standing))
+    there: dict[int, Gang] = {}
+    for block, source in found:
+        if block.columns.gangs:
+            there.setdefault(source, block.columns.gangs[0])
+    groups = [standing[preference] for preference in sorted(standing)]
+    return StandingBlocks(found, groups, there, len(asked))
 
 
 def orders_of_blocks(standing: Iterable[Sequence[PodBlock]]) -> dict[str, list[int]]:
