@@ -136,7 +136,8 @@ def _place_beside_reservations(
         return place_ignoring_reservations(session, gang, statement)
     with reservations.own_reservation(gang) as has_own:
         refusal = place_ignoring_reservations(session, gang, statement) if has_own else None
-    if not has_own or refusal is not None:
+    statement.in_reserved_room = has_own and refusal is None
+    if not statement.in_reserved_room:
         held = partial(_refusal_by_held_room, session, reservations, gang, statement)
         refusal = place_unless_held(session, gang, statement, held)
     if refusal is not None:
@@ -145,6 +146,7 @@ def _place_beside_reservations(
     if reserved is None:
         return None
     statement.rollback(before)
+    statement.in_reserved_room = False
     if _may_fit_beside(session, reservations, gang, statement):
         with reservations.exclude_reserved_room(gang, statement):
             elsewhere = place_ignoring_reservations(session, gang, statement)

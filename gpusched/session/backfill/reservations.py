@@ -501,8 +501,9 @@ class Reservations:
         So it does not take, by scores, what the next reservation counts on. The value is whether it
         has one: a start was published for it, and it fits where the fixed order puts it.
         """
-        known = bool(self.profile.releases) if has_published_start(gang) else False
-        reservation = self._start_search(gang, self.profile).start_at_once(()) if known else None
+        reservation = None
+        if has_published_start(gang):
+            reservation = self._start_search(gang, self.profile).start_at_once(())
         if reservation is None:
             yield False
             return

@@ -95,7 +95,8 @@ class GangStarts:
             if refusal is None:
                 session.placements.commit(gang, statement, variant=variant)
                 if self._batch is not None:
-                    self._batch.note_started(gang, promised=nominated)
+                    promised = nominated or statement.in_reserved_room
+                    self._batch.note_started(gang, promised=promised)
                 return None, len(variants)
             statement.discard()
         assert refusal is not None, "a gang has at least one variant"

@@ -121,6 +121,8 @@ class Statement:
         """How good its places are proven to be; empty when nothing is known."""
         self.terms: tuple[Term, ...] = ()
         """Values and bounds of what its places were compared by; empty when nothing was."""
+        self.in_reserved_room = False
+        """Whether its places are those on which others count that were reserved room behind its gang."""
         self._moves: list[Operation] = []
         self._took_back = False
         """Whether a nomination was ever taken back."""

@@ -104,14 +104,36 @@ class History:
 @pytest.mark.parametrize("seed", one_of(3, range(12)))
 def test_nobody_starts_later_than_was_told(seed):
     """Where walltimes are exact every holder starts when it was told, or earlier, whoever comes."""
+    history = played(seed, rounds=25, most=3, ends=0.6)
+    assert len(history.started) > 3
+
+
+@pytest.mark.parametrize(
+    ("seed", "most", "ends"),
+    [(1, 4, 0.6), (101, 5, 0.9), (102, 3, 0.6), (113, 3, 0.6), (119, 5, 0.9)],
+)
+def test_nobody_starts_later_than_was_told_in_a_crowd(seed, most, ends):
+    """Given more jobs at a time, then every holder starts when it was told, or earlier, too."""
+    played(seed, rounds=30, most=most, ends=ends)
+
+
+def played(seed: int, *, rounds: int, most: int, ends: float) -> History:
+    """A history of so many rounds.
+
+    Args:
+        seed: from which everything follows.
+        rounds: each with a session.
+        most: jobs that come in a round.
+        ends: how often a round goes on to the next end.
+    """
     history = History(seed)
-    for _ in range(25):
-        for _ in range(history.rng.randint(0, 3)):
+    for _ in range(rounds):
+        for _ in range(history.rng.randint(0, most)):
             history.submit()
         history.session()
-        if history.rng.random() < 0.6:
+        if history.rng.random() < ends:
             history.next_end()
-    assert len(history.started) > 3
+    return history
 
 
 # -- the arithmetic alone --------------------------------------------------------------------
