@@ -219,6 +219,51 @@ def test_a_named_claim_whose_pod_is_not_bound_is_released(play):
     play(life)
 
 
+def test_a_release_without_an_answer_takes_no_device_from_a_pod_that_is_bound_meanwhile(
+    play, monkeypatch
+):
+    async def life(w):
+        await two_nodes(w)
+        named_claim(w, "mine")
+        first = w.daemon(kill_at=1, kill_on="/binding", answered=False)
+        user_of(w, "p", "mine")
+        await w.until(lambda: first.dead)
+        devices = claim_status(w, "mine")["allocation"]
+        node = devices["devices"]["results"][0]["pool"]
+        late = []
+        original = ApiClient.request
+
+        async def request(self, method, path, **how):
+            if method != "PATCH" or not path.endswith("/mine/status") or len(late) == 3:
+                return await original(self, method, path, **how)
+
+            async def afterwards():
+                await w.clock.sleep(12)
+                return await original(self, method, path, **how)
+
+            late.append(asyncio.ensure_future(afterwards()))
+            raise errors.OutcomeUnknown("the answer was lost")
+
+        monkeypatch.setattr(ApiClient, "request", request)
+        # given: the next leader takes the devices back from a pod that has no node, and gets no answer
+        w.client.patch("nodes", None, node, {"spec": {"unschedulable": True}})
+        w.daemon()
+        await w.until(lambda: len(late) == 3, within=60)
+        # when: the pod is bound after all, before the API server carries that out
+        w.client.patch("nodes", None, node, {"spec": {"unschedulable": False}})
+        await w.until(lambda: "p" in bound(w), within=60)
+        await w.clock.sleep(20)
+        # then: it keeps its devices
+        assert [(await each).status for each in late] == [409] * 3
+        (user,) = claim_status(w, "mine")["reservedFor"]
+        assert user["name"] == "p"
+        assert (
+            claim_status(w, "mine")["allocation"]["devices"]["results"][0]["pool"] == bound(w)["p"]
+        )
+
+    play(life)
+
+
 def test_a_claim_in_use_loses_only_the_pod_that_is_not_bound(play):
     async def life(w):
         await two_nodes(w)

@@ -72,6 +72,8 @@ class DeviceClaims:
         self.extended = ExtendedClaims(calls, cache, self.patch_claim)
         self._unanswered: set[ClaimUse] = set()
         """Of writes that may have been carried out, or may still be."""
+        self._unanswered_releases: dict[ObjectKey, UID] = {}
+        """Claims of which the same holds for what takes their devices back."""
 
     def assume_claims(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
@@ -162,7 +164,18 @@ class DeviceClaims:
     # -- writes without an answer ------------------------------------------------------------
     def unanswered_claims(self) -> list[ObjectKey]:
         """Claims of which it is not known what became of a write."""
-        return sorted({use.key for use in self._unanswered})
+        return sorted({use.key for use in self._unanswered} | self._unanswered_releases.keys())
+
+    def note_unanswered_release(self, key: ObjectKey, claim: UID) -> None:
+        """Devices of a claim may still be taken back: no pod is bound with them before that is settled."""
+        self._unanswered_releases[key] = claim
+
+    async def settle_releases(self, keys: Iterable[ObjectKey], fence: str) -> str:
+        """Have nothing taken back of some claims any more; why that is not sure, or empty."""
+        for key in keys:
+            if key in self._unanswered_releases and (why := await self.settle_claim(key, fence)):
+                return why
+        return ""
 
     async def settle_claim(self, key: ObjectKey, fence: str) -> str:
         """Find out what became of unanswered writes of a claim; why it is still not known, or empty.
@@ -171,10 +184,12 @@ class DeviceClaims:
         the version before. What was assumed of the claim ends.
         """
         uses = [use for use in sorted(self._unanswered) if use.key == key]
+        released = self._unanswered_releases.get(key)
+        meant = {use.claim for use in uses} | {released}
 
         def body() -> bytes | str:
             known = self._cache.devices.claims.items.get(key)
-            if known is None or all(use.claim != known.uid for use in uses):
+            if known is None or known.uid not in meant:
                 return ""
             return claim_settle_patch(known.uid, known.resource_version)
 
@@ -184,6 +199,8 @@ class DeviceClaims:
         for use in uses:
             self._unanswered.discard(use)
             self._cache.devices.forget(key, use.consumer)
+        if self._unanswered_releases.get(key) == released:
+            self._unanswered_releases.pop(key, None)
         return ""
 
 

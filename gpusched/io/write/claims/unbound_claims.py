@@ -162,14 +162,16 @@ class UnboundClaims:
             never_ready(claim, now) for claim, _, _ in held
         )
 
-    async def wait_for_open(self, keys: Iterable[ObjectKey]) -> None:
-        """Wait until nothing that is being taken back of some claims is unanswered.
+    async def wait_for_open(self, keys: Iterable[ObjectKey]) -> str:
+        """Wait until nothing that is being taken back of some claims is unanswered; why something still is, or empty.
 
         For what is about to be written of them, which rests on whom they are reserved for.
         """
-        writes = [self._open[key] for key in keys if key in self._open]
+        asked = sorted(keys)
+        writes = [self._open[key] for key in asked if key in self._open]
         if writes:
             await asyncio.wait(writes)
+        return await self._devices.settle_releases(asked, self._fence())
 
     async def drain(self) -> None:
         """Begin nothing more."""
@@ -224,6 +226,8 @@ class UnboundClaims:
         _log.warning("devices of a claim are not taken back", claim=key, why=why, retry_s=wait_s)
 
     async def _take_back(self, key: ObjectKey, users: Mapping[UID, _Waiting], fence: str) -> str:
+        meant: list[UID] = []
+
         def body() -> bytes | str:
             known = self._cache.devices.claims.items.get(key)
             if known is None or known.allocation is None or self._cache.devices.is_assumed(key):
@@ -240,15 +244,23 @@ class UnboundClaims:
                 return ""
             if not staying and any(devices_given_twice(self._cache.devices, [known])):
                 return ""  # not while another claim has them too, see ``rival_claims``
+            if staying and len(staying) == len(known.reserved_for):
+                return ""
+            meant.append(known.uid)
             if not staying:
                 return claim_release_patch(known.uid, known.resource_version)
-            if len(staying) == len(known.reserved_for):
-                return ""
             return claim_status_patch(
                 known.uid, known.resource_version, allocation=None, consumers=staying
             )
 
-        return (await self._devices.patch_claim(key, "/status", body, fence)).why
+        uncertain = True  # also when cancelled
+        try:
+            outcome = await self._devices.patch_claim(key, "/status", body, fence)
+            uncertain = outcome.uncertain
+        finally:
+            if uncertain and meant:
+                self._devices.note_unanswered_release(key, meant[-1])
+        return outcome.why
 
     def _is_unbound(self, uid: UID, group: GangKey | None) -> bool:
         """Whether the pod is there and neither has a node nor is about to get one; of a group, no member."""

@@ -219,9 +219,9 @@ class VolumeBinder:
         """Empty when all claims have their devices and nobody else has them, else why not."""
         if not has_claims(gang):
             return ""
-        await self._unbound.wait_for_open(claim.key for claim, _ in claims_of(gang))
         return (
-            await self._rivals.taken_before(gang)
+            await self._unbound.wait_for_open(claim.key for claim, _ in claims_of(gang))
+            or await self._rivals.taken_before(gang)
             or await self._devices.write(gang, fence)
             or await self._rivals.taken_since(gang)
             or await self._conditions.wait_until_ready(gang, lambda: self._stop_reason(gang, fence))
