@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from statistics import median
 from types import MappingProxyType
 from typing import Final
@@ -115,9 +116,8 @@ async def _measure(arguments: argparse.Namespace) -> int:
     async with _cluster(kubeconfig, arguments.nodes) as here:
         for turn in range(arguments.turns):
             for who, (scheduler, binder) in binders.items():
-                drain, lone_s = await _drain(
-                    here, scheduler, binder, arguments.pods, waits=who != RAW
-                )
+                made = partial(_pod, scheduler, f"{who}-{turn}")
+                drain, lone_s = await _drain(here, made, binder, arguments.pods, waits=who != RAW)
                 rates[who].runs.append(drain)
                 rates[who].lone_s.extend([] if lone_s is None else [lone_s])
                 console.print(
@@ -213,14 +213,14 @@ async def _delete(api: ApiClient, path: str, query: dict[str, str]) -> None:
 
 
 async def _drain(
-    here: Cluster, scheduler: str, binder: Binder, pods: int, *, waits: bool
+    here: Cluster, made: Callable[[str], Obj], binder: Binder, pods: int, *, waits: bool
 ) -> tuple[Drain, float | None]:
     """Pods that nobody binds yet, then who binds them; and how long it takes for one that comes later, if it waits for any.
 
     Raises:
         TimeoutError: too few were bound in time.
     """
-    await here.create(PODS, (_pod(index, scheduler) for index in range(pods)))
+    await here.create(PODS, (made(f"{index:05d}") for index in range(pods)))
     watching = asyncio.create_task(_watch(here.api, pods))
     await asyncio.sleep(1)
     began = time.monotonic()
@@ -228,13 +228,13 @@ async def _drain(
         with binder(here.kubeconfig) as process:
             times = await asyncio.wait_for(watching, _BOUND_S)
             used = cpu_s(process.pid)
-            lone_s = await _one_at_a_time(here, scheduler) if waits else None
+            lone_s = await _one_at_a_time(here, made) if waits else None
     finally:
         await _delete(here.api, PODS, {"gracePeriodSeconds": "0"})
     return Drain((pods - 1) / (times[-1] - times[0]), used, times[0] - began), lone_s
 
 
-async def _one_at_a_time(here: Cluster, scheduler: str) -> float:
+async def _one_at_a_time(here: Cluster, made: Callable[[str], Obj]) -> float:
     """The median from the answer to a pod's creation to its binding, seconds: each pod comes when the one before it is bound.
 
     Raises:
@@ -243,19 +243,20 @@ async def _one_at_a_time(here: Cluster, scheduler: str) -> float:
     await asyncio.sleep(_REST_S)
     took = []
     for index in range(_LONE):
-        made = _pod(index, scheduler)
-        name = f"lone-{index:02d}"
-        made["metadata"] |= {"name": name, "labels": {_RUN[0]: name}}
+        lone = made(f"lone-{index:02d}")
+        name = lone["metadata"]["name"]
+        lone["metadata"]["labels"] = {_RUN[0]: name}
         watching = asyncio.create_task(_watch(here.api, 1, {"labelSelector": f"{_RUN[0]}={name}"}))
         await asyncio.sleep(_LOOK_S / 5)
-        await here.post(PODS, made)
+        await here.post(PODS, lone)
         began = time.monotonic()
         took.append((await asyncio.wait_for(watching, _BOUND_S))[0] - began)
     return median(took)
 
 
-def _pod(index: int, scheduler: str) -> Obj:
-    made = pod(f"pod-{index:05d}")
+def _pod(scheduler: str, run: str, name: str) -> Obj:
+    """Named for its run, so that what is still on its way about pods of the last one concerns no pod of this one."""
+    made = pod(f"{run.replace(' ', '-')}-{name}")
     made["spec"]["schedulerName"] = scheduler
     return made
 
