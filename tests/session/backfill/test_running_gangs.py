@@ -223,6 +223,29 @@ def test_kept_releases_are_those_made_anew(seed, monkeypatch):
     assert compared
 
 
+def test_what_is_known_of_gangs_stays_the_same_objects_where_nodes_come(monkeypatch):
+    """Given gangs that run, when nodes come before and between theirs one after the other, then rows alone are changed."""
+    known = []
+    original = RunningGangs.refresh
+
+    def refresh(running, *arguments):
+        original(running, *arguments)
+        known.append(
+            (dict(running.known), {key: k.room.rows.tolist() for key, k in running.known.items()})
+        )
+
+    monkeypatch.setattr(RunningGangs, "refresh", refresh)
+    c = full_of_gangs(Given())
+    c.when.one_session()
+    for name in ("a", "node-00", "b"):
+        c.node(name, gpus=0)
+        c.when.one_session()
+    (_, first), (one, _), (_, _), (last, rows) = known
+    assert len(last) == NODES * 4
+    assert all(last[key] is each for key, each in one.items())
+    assert all(now != first[key] for key, now in rows.items())
+
+
 @pytest.mark.parametrize("depends_on", [None, DependsOn.VIEW, DependsOn.GANG | DependsOn.VIEW])
 def test_hooks_that_may_answer_by_anything_are_asked_in_every_session(depends_on):
     """A plugin of others may answer by what nobody knows of, or by all that its view shows."""

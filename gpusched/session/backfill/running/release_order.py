@@ -36,7 +36,8 @@ class Release:
     """At ``time`` so much becomes free on some rows.
 
     Attributes:
-        rows: row numbers, repeated where several members of a gang share a node.
+        rows: row numbers, repeated where several members of a gang share a node; of a gang that is known from session to
+            session they are changed in place where nodes get other rows.
         amounts: int64, shape (len(rows), resources), never negative.
         gang: that ends then.
         path: names of its queue and those above it.
@@ -107,19 +108,29 @@ class ReleaseOrder:
             other._flat, other._counts = self._edited_arrays(edits)
         return other
 
-    def with_rows(self, moved: Ints, rooms: Mapping[int, Release]) -> ReleaseOrder:
-        """The same order of releases on other rows.
+    def with_rows(self, moved: Ints) -> ReleaseOrder:
+        """The same order of releases whose rows were moved.
 
         Args:
             moved: by each old row the new one.
+        """
+        flat = self._flat
+        return self._with_same_turns(
+            self.releases, None if flat is None else (flat[0], moved[flat[1]], flat[2])
+        )
+
+    def with_releases(self, rooms: Mapping[int, Release]) -> ReleaseOrder:
+        """The same order of releases that are other objects.
+
+        Args:
             rooms: by ``id``, the release that takes the place of each.
         """
+        return self._with_same_turns([rooms[id(each)] for each in self.releases], self._flat)
+
+    def _with_same_turns(self, releases: list[Release], flat: FlatReleases | None) -> ReleaseOrder:
         other = ReleaseOrder(())
-        other.releases = [rooms[id(each)] for each in self.releases]
+        other.releases, other._flat = releases, flat
         other._times, other._counts, other._known_ends = self._times, self._counts, self._known_ends
-        if self._flat is not None:
-            times, rows, amounts = self._flat
-            other._flat = (times, moved[rows], amounts)
         return other
 
     def _edits(self, gone: Iterable[Release], added: Iterable[Release]) -> list[_Edit]:

@@ -26,6 +26,8 @@ from gpusched.session.state.nodes.gpu_types import NodeGpuTypes
 from gpusched.session.state.session import Session
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)
+_PACKED_ANEW_FROM: Final = 8
+"""Where an eighth of all gangs have arrays of their own, all rows are put into one."""
 
 
 @frozen(slots=True, eq=False)
@@ -40,6 +42,37 @@ class KnownRelease:
     gang: Gang
     room: Release
     length_s: int
+
+
+class _PackedRows:
+    """Rows of many gangs in one array, of which each gang's release shows a part: so they are changed in one go.
+
+    Args:
+        known: by key.
+    """
+
+    def __init__(self, known: Mapping[GangKey, KnownRelease]) -> None:
+        self._keys = list(known)
+        counts = np.array([len(each.room.rows) for each in known.values()], dtype=np.int64)
+        self._ends = np.cumsum(counts)
+        self._rows = np.concatenate([_NO_ROWS, *(each.room.rows for each in known.values())])
+
+    def parts(self) -> Iterable[Ints]:
+        """The rows of each gang."""
+        at = 0
+        for end in self._ends.tolist():
+            yield self._rows[at:end]
+            at = end
+
+    def move(self, moved: Ints) -> Iterable[GangKey]:
+        """Change all rows in place; gangs of which a node is gone, also of earlier moves.
+
+        Args:
+            moved: by each old row the new one, -1 for a node that is gone; at last -1.
+        """
+        self._rows[:] = moved[self._rows]
+        gone = np.searchsorted(self._ends, np.flatnonzero(self._rows < 0), side="right")
+        return (self._keys[place] for place in gone.tolist())
 
 
 RunsKey = tuple[str, int]
@@ -68,6 +101,11 @@ class RunningGangs:
         """How many gangs of each queue have each priority."""
         self.order = ReleaseOrder(())
         """Releases of all gangs that are known, of known end."""
+        self._packed = _PackedRows({})
+        self._loose: set[GangKey] = set()
+        """Gangs that are known, with rows of their own."""
+        self._in_part: set[GangKey] = set()
+        """Gangs that are known, with members on nodes that nobody knew."""
         self.others: set[GangKey] = set()
         """Gangs with a place that each session has to look at itself."""
 
@@ -159,15 +197,10 @@ class RunningGangs:
         self._nodes, self._width, self._types = nodes, width, types
         if not stay or old is None or moved is None:
             return set()
-        stale = set(self.others)
+        stale = self.others | self._in_part
         if (moved != np.arange(len(moved))).any():
             stale |= self._move_rows(moved)
-        # Members on nodes that nobody knew have no row.
-        return stale.union(
-            key
-            for key, known in self.known.items()
-            if len(known.room.rows) != len(known.gang.placed)
-        )
+        return stale
 
     def _move_rows(self, moved: Ints) -> set[GangKey]:
         """Give all that is known other rows; gangs of which a node is gone.
@@ -175,22 +208,32 @@ class RunningGangs:
         Args:
             moved: by each old row the new one, -1 for a node that is gone.
         """
-        before = list(self.known.items())
-        ends = np.cumsum(np.array([len(known.room.rows) for _, known in before], dtype=np.int64))
-        rows = moved[np.concatenate([_NO_ROWS, *(known.room.rows for _, known in before)])]
-        rooms, at = dict[int, Release](), 0
-        for (key, known), end in zip(before, ends.tolist(), strict=True):
+        if len(self._loose) * _PACKED_ANEW_FROM > len(self.known):
+            self._pack_rows()
+        moved = np.append(moved, -1)
+        gone = {
+            key for key in self._packed.move(moved) if key in self.known and key not in self._loose
+        }
+        for key in self._loose:
+            rows = self.known[key].room.rows
+            rows[:] = moved[rows]
+            if (rows < 0).any():
+                gone.add(key)
+        self.order = self.order.with_rows(moved)
+        return gone
+
+    def _pack_rows(self) -> None:
+        self._packed, self._loose = _PackedRows(self.known), set()
+        rooms = dict[int, Release]()
+        for (key, known), rows in zip(list(self.known.items()), self._packed.parts(), strict=True):
             room, gang = known.room, known.gang
             there = rooms[id(room)] = Release(
-                room.time, rows[at:end], room.amounts, room.gang, room.path, room.requests
+                room.time, rows, room.amounts, room.gang, room.path, room.requests
             )
             self.known[key] = self._by_queue[gang.queue][key] = KnownRelease(
                 gang, there, known.length_s
             )
-            at = end
-        self.order = self.order.with_rows(moved, rooms)
-        gone = np.searchsorted(ends, np.flatnonzero(rows < 0), side="right")
-        return {before[place][0] for place in gone.tolist()}
+        self.order = self.order.with_releases(rooms)
 
     def _follow_queues(self, tree: QueueTree) -> set[GangKey]:
         """Gangs to be looked at again, as their queue or one above it is not what it was."""
@@ -223,6 +266,9 @@ class RunningGangs:
     def _keep(self, session: Session, key: GangKey, known: KnownRelease) -> None:
         gang = known.gang
         self.known[key] = known
+        self._loose.add(key)
+        if len(known.room.rows) != len(gang.placed):
+            self._in_part.add(key)
         self._by_queue.setdefault(gang.queue, {})[key] = known
         priorities = self._priorities.get(gang.queue)
         if priorities is None:
@@ -234,7 +280,8 @@ class RunningGangs:
             self._runs[runs] = session.snapshot.job_runtimes.get(runs, ())
 
     def _drop(self, key: GangKey) -> KnownRelease | None:
-        self.others.discard(key)
+        for keys in (self.others, self._loose, self._in_part):
+            keys.discard(key)
         known = self.known.pop(key, None)
         if known is not None:
             gang = known.gang

@@ -78,6 +78,7 @@ class GpuTypeCache:
         self._generation: Ints | None = None
         self._resources: GpuResources | None = None
         self._products: list[str | None] = []
+        self._nodes: Sequence[Node] = ()
         self._types = NodeGpuTypes((), np.zeros(0, dtype=np.int64))
 
     def of_nodes(self, nodes: NodeColumns) -> NodeGpuTypes:
@@ -92,7 +93,12 @@ class GpuTypeCache:
             for row in np.flatnonzero(self._generation != nodes.generation).tolist():
                 after[row] = _product_label(nodes.nodes[row], resources)
         else:
-            after = [_product_label(node, resources) for node in nodes.nodes]
+            stay = dict(zip(map(id, self._nodes), before, strict=True))
+            known = stay if self._resources == resources else {}
+            after = [
+                known[id(node)] if id(node) in known else _product_label(node, resources)
+                for node in nodes.nodes
+            ]
         if not same or after != before:
             names = tuple(sorted({product for product in after if product is not None}))
             number = {name: index for index, name in enumerate(names)}
@@ -100,6 +106,7 @@ class GpuTypeCache:
             self._types = NodeGpuTypes(names, np.array(of_row, dtype=np.int64))
             self._products = after
         self._epoch, self._generation, self._resources = nodes.epoch, nodes.generation, resources
+        self._nodes = nodes.nodes
         return self._types
 
 
