@@ -77,6 +77,19 @@ class _WireEvent(Struct, Generic[Parsed], gc=False):
     object: Parsed
 
 
+class ListedHead(Struct, gc=False, rename="camel"):
+    """Which object of a list it is, and in which version; of the object itself nothing is read."""
+
+    name: str = ""
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _WireHead(Struct, gc=False):
+    metadata: ListedHead
+
+
 class _Bookmark(Struct, gc=False):
     metadata: wire.ListMeta
 
@@ -90,6 +103,28 @@ _LIST_META: Final = msgspec.json.Decoder(wire.ListMeta)
 _BOOKMARK: Final = msgspec.json.Decoder(_Bookmark)
 _STATUS: Final = msgspec.json.Decoder(_Status)
 _GENERATION: Final = msgspec.json.Decoder(wire.Generation)
+_HEADS: Final = msgspec.json.Decoder(_WirePage[_WireHead])
+
+
+def read_known_page(
+    body: bytes, is_known: Callable[[ListedHead], bool]
+) -> ObjectPage[ListedHead] | None:
+    """The heads of the objects of a list that are all known in just their version; None for any other list.
+
+    To read them costs a fifth of decoding what they are.
+
+    Args:
+        body: of the list.
+        is_known: whether nothing new is to be learned of an object.
+    """
+    try:
+        page = _HEADS.decode(body)
+    except _FAULTS:
+        return None  # whoever decodes it tells what is wrong with it
+    heads = tuple([each.metadata for each in page.items or ()])
+    if not heads or not page.metadata.resource_version or not all(map(is_known, heads)):
+        return None
+    return ObjectPage(heads, page.metadata.resource_version, page.metadata.continue_token or "")
 
 
 class KindCodec(Generic[Parsed, Entity]):

@@ -39,8 +39,10 @@ class ComparedReader(Protocol):
     def resource_version(self) -> str:
         """The version up to which the sink knows all changes."""
 
-    async def page(self, limit: int, token: str) -> WatchedPage[Any]:
-        """One page of a consistent list."""
+    async def page(
+        self, limit: int, token: str, *, is_known: Callable[[Any], bool] | None = None
+    ) -> WatchedPage[Any]:
+        """One page of a consistent list; of one whose objects are all known, what ``is_known`` is asked about."""
 
 
 class ComparedStore(Protocol):
@@ -213,8 +215,12 @@ class CacheComparer:
         failing: list[Any] = []
         """What made us fail may have passed, such as a lack of memory: tried again."""
         token = ""
+
+        def is_known(item: Any) -> bool:
+            return sink.knows(item) and not sink.fails(item)
+
         while True:
-            page = await reader.page(limits.LIST_PAGE, token)
+            page = await reader.page(limits.LIST_PAGE, token, is_known=is_known)
             if is_older_version(page.resource_version, reader.resource_version):
                 raise errors.GpuschedError("the list is older than what is known")
             for item in page.items:

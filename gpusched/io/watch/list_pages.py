@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from gpusched.api.meta.codec import ListedHead, ObjectPage, read_known_page
 from gpusched.base import errors, limits
 from gpusched.base.classes import frozen
 from gpusched.io.client.api_client import ApiClient
@@ -136,13 +137,24 @@ class ListPages(Generic[Item]):
     def _ask(self, token: str) -> asyncio.Task[bytes]:
         return asyncio.create_task(self._body(limits.LIST_PAGE, token), name="page")
 
-    async def one(self, limit: int, token: str) -> WatchedPage[Item]:
+    async def one(
+        self, limit: int, token: str, *, is_known: Callable[[ListedHead], bool] | None = None
+    ) -> WatchedPage[Item] | ObjectPage[ListedHead]:
         """One page of a consistent list.
+
+        Args:
+            limit: most objects of it.
+            token: of the page before; empty for the first one.
+            is_known: whether nothing new is to be learned of an object; of a page with such ones alone there are
+                the heads. None where all are wanted.
 
         Raises:
             GpuschedError: there is none.
         """
-        return self._decoded(await self._body(limit, token))
+        body = await self._body(limit, token)
+        if is_known is not None and (heads := read_known_page(body, is_known)) is not None:
+            return heads
+        return self._decoded(body)
 
     async def _body(self, limit: int, token: str) -> bytes:
         query = {**self._kind.query, "limit": str(limit)}

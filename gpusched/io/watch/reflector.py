@@ -25,6 +25,7 @@ from typing import Final, Generic, TypeVar
 
 import attrs
 
+from gpusched.api.meta.codec import ListedHead, ObjectPage
 from gpusched.api.meta.identity import is_older_version
 from gpusched.base import errors, limits
 from gpusched.base.classes import frozen
@@ -374,13 +375,15 @@ class Reflector(Generic[Item]):
         async with self._list_done:
             self._list_done.notify_all()
 
-    async def page(self, limit: int, token: str) -> WatchedPage[Item]:
-        """One page of a consistent list.
+    async def page(
+        self, limit: int, token: str, *, is_known: Callable[[ListedHead], bool] | None = None
+    ) -> WatchedPage[Item] | ObjectPage[ListedHead]:
+        """One page of a consistent list; see ``ListPages.one``.
 
         Raises:
             GpuschedError: there is none.
         """
-        return await self.pages.one(limit, token)
+        return await self.pages.one(limit, token, is_known=is_known)
 
     def _list_failed(self, error: errors.GpuschedError) -> _WatchEnd:
         says = str(error)

@@ -6,6 +6,7 @@ import pytest
 
 from gpusched.base import limits
 from gpusched.io.watch.informers import KindEventHandler
+from gpusched.io.watch.list_pages import ListPages
 from gpusched.io.watch.reflector import Reflector
 from tests.daemon.devices.device_objects import CLAIMS, bound, claimant, classes, publish
 
@@ -256,3 +257,29 @@ def test_a_claim_whose_release_was_lost_gives_its_devices_back(play, audited, lo
         await w.until(lambda: "second" in bound(w), within=AUDITED_S)
 
     play(scenario, limit_s=3000)
+
+
+def test_an_audit_of_what_is_known_decodes_nothing(play, audited, monkeypatch):
+    """Given twenty pods that wait and nothing that was lost, when an audit lists them, then none is decoded again."""
+    decoded = []
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        daemon = w.daemon(config_file=audited)
+        for number in range(20):
+            w.pod(f"p-{number}", gpus=64)
+        await w.until(lambda: daemon.leading)
+        await w.clock.sleep(AUDIT_S / 2)
+        decode = ListPages._decoded
+
+        def counted(self, body):
+            decoded.append(self._kind.name)
+            return decode(self, body)
+
+        monkeypatch.setattr(ListPages, "_decoded", counted)
+        await w.clock.sleep(2 * AUDITED_S)
+        assert lost(daemon) == {}
+
+    play(scenario, limit_s=3000)
+    assert "pods" not in decoded
+    assert "nodes" not in decoded
