@@ -234,12 +234,15 @@ def run_virtual(
         Deadlock: every task waits and no timer is set.
         Endless: virtual time went beyond ``limit_s``.
     """
+    returned: list[T] = []
 
-    async def main() -> T:
-        return await coro_fn(LoopClock(epoch))
+    async def main() -> None:
+        # Not as the result of its task, of which the runner has a repr made when it ends: that of a record takes long.
+        returned.append(await coro_fn(LoopClock(epoch)))
 
     def loop() -> VirtualLoop:
         return VirtualLoop(limit_s=limit_s, network=network)
 
     with asyncio.Runner(loop_factory=loop_factory or loop) as runner:
-        return runner.run(main())
+        runner.run(main())
+    return returned[0]

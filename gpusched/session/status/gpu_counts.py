@@ -156,9 +156,9 @@ def _held_gpus(gangs: Iterable[Gang]) -> dict[tuple[str, str], float]:
         if gang.missing_members:
             for member in gang.placed:
                 held[gang.queue, BELOW_MINIMUM] += member.pod.pod_class.gpu_thousandths
-        for pod in (pod for pod_set in gang.pod_sets for pod in pod_set.pods):
-            if _awaits_eviction(pod):
-                held[gang.queue, AWAITS_EVICTION] += pod.pod_class.gpu_thousandths
+        for pod_set in gang.pod_sets:
+            if (gpus := pod_set.pod_class.gpu_thousandths) != 0:
+                held[gang.queue, AWAITS_EVICTION] += gpus * sum(map(_awaits_eviction, pod_set.pods))
     return {row: amount / _THOUSAND for row, amount in held.items() if amount}
 
 

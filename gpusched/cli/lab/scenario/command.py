@@ -39,6 +39,7 @@ from gpusched.lab.report.write_report import write_report
 from gpusched.lab.scenario.file.read import read_paths
 from gpusched.lab.scenario.model.scenario import Scenario
 from gpusched.lab.scenario.play.run import ScenarioRun
+from gpusched.lab.virtual_time.cluster_run import rare_garbage_collection
 
 RESULTS: Final = "results.json"
 JUNIT: Final = "junit.xml"
@@ -149,7 +150,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False, soft_wrap=True, stderr=arguments.output == "json")
     teller = ScenarioReporter(console, quiet=arguments.output == "json", count=len(scenarios))
     runs: list[ScenarioRun] = []
-    with teller, _sigterm_as_ctrl_c():
+    with teller, _sigterm_as_ctrl_c(), _garbage_left_behind_one(scenarios):
         for each in play_all(scenarios, order, jobs=jobs, tell=teller.progress, note=teller.note):
             runs.append(each)
             teller.done(each)
@@ -160,6 +161,13 @@ def run(arguments: argparse.Namespace) -> int:
         console.print(total_line(runs, of=len(scenarios)))
     sys.stdout.flush()
     return status_of(runs)
+
+
+def _garbage_left_behind_one(
+    scenarios: Sequence[Scenario],
+) -> contextlib.AbstractContextManager[None]:
+    """Inside, the only scenario leaves its garbage where it is: the process ends behind it."""
+    return rare_garbage_collection() if len(scenarios) == 1 else contextlib.nullcontext()
 
 
 @contextlib.contextmanager

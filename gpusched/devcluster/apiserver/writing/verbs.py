@@ -84,7 +84,19 @@ class WriteOptions:
 
     def judged(self, schema: Schema, check: Check) -> WriteOptions:
         """The same request with schema and validation of its kind."""
-        return attrs.evolve(self, schema=schema, check=check)
+        # Field by field: every write asks for it, and ``attrs.evolve`` takes five times as long.
+        return WriteOptions(
+            dry_run=self.dry_run,
+            validation=self.validation,
+            manager=self.manager,
+            operation=self.operation,
+            force=self.force,
+            warnings=self.warnings,
+            check=check,
+            schema=schema,
+            repeated=self.repeated,
+            user=self.user,
+        )
 
     def as_object(self, kind: str) -> Obj:
         """Return the options as an object of the API, ``CreateOptions`` or the like."""
