@@ -34,14 +34,22 @@ def queue_admission(session: Session, gang: Gang) -> Verdict:
 def queue_gate(session: Session) -> Callable[[Gang], Verdict]:
     """What gives the verdict of ``queue_admission``, for those who ask about all gangs of the session."""
     known = session.cycle_state.get_or_make(_QueueVerdicts, _QueueVerdicts).known
+    last = ("", "", ALLOW)  # no gang is in a namespace without a name
 
     def verdict_on(gang: Gang) -> Verdict:
+        nonlocal last
         if gang.error[0]:
             return deny(gang.error[0], "{why}", why=gang.error[1])
-        key = (gang.queue, gang.key.namespace, bool(gang.placed and gang.missing_members))
+        queue, namespace = gang.queue, gang.key.namespace
+        if not gang.placed and queue == last[0] and namespace == last[1]:
+            return last[2]  # gangs of one line come one after the other
+        repairs = bool(gang.placed and gang.missing_members)
+        key = (queue, namespace, repairs)
         verdict = known.get(key)
         if verdict is None:
-            verdict = known[key] = _queue_verdict(session, gang, repairs=key[2])
+            verdict = known[key] = _queue_verdict(session, gang, repairs=repairs)
+        if not repairs:
+            last = (queue, namespace, verdict)
         return verdict
 
     return verdict_on

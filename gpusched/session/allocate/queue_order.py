@@ -245,7 +245,15 @@ def _leaf_branch(session: Session, root: _QueueBranch, name: str) -> _QueueBranc
 def _keyed_gangs(session: Session, gangs: list[Gang], *, turn: int = 0) -> list[tuple[Any, Gang]]:
     keys = session.order_keys.gang_keys(gangs)
     return [
-        ((key, turn, int(gang.waits_since * 1e6), gang.key), gang)
+        (
+            (
+                key,
+                turn,
+                int((gang.created if gang.turn is None else gang.waits_since) * 1e6),
+                gang.key,
+            ),
+            gang,
+        )
         for key, gang in zip(keys, gangs, strict=True)
         if key is not None
     ]

@@ -12,7 +12,8 @@ def next_wakeup(snapshot: Snapshot) -> float | None:
     Returns:
         Seconds since the epoch, later than the snapshot's ``now``; None when none of these is known.
     """
-    ends = [end for gang in snapshot.gangs if gang.pending for end in gang.preferences_end]
+    holding_out = [gang for gang in snapshot.gangs if gang.preferences_end]  # few, if any
+    ends = [end for gang in holding_out if gang.pending for end in gang.preferences_end]
     for reservation in snapshot.reservations:
         window = reservation.current_window(snapshot.now)
         if window is not None:

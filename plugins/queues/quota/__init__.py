@@ -251,7 +251,10 @@ def _sure_of_each(
         )
         for queue, on_path in limited.items()
     }
-    return [not (over[gang.queue] or gang.accounts or gang.is_lasting) for gang in gangs]
+    return [
+        not (over[gang.queue] or gang.accounts or (not gang.terms.preemptible and gang.is_lasting))
+        for gang in gangs
+    ]
 
 
 def _over_capability(gang: Gang, view: View) -> Iterator[tuple[str, str, int]]:

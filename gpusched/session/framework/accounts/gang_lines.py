@@ -7,6 +7,7 @@ changed, not the gangs that wait.
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -288,14 +289,11 @@ class KeptLines:
     def _mend_lines(self, gone: list[Gang], fresh: list[Gang], moved: list[Gang]) -> None:
         """Make the lines anew in which a gang came, went or is seen otherwise."""
         came, went = _by_line(fresh), _by_line(gone)
-        lines, seen, now = self._lines, self._seen, self._shown
+        lines, seen = self._lines, self._seen
         for key in {*came, *went, *map(_line_key, moved)}:
             line = lines.get(key)
             stay = list(line.shown) if line is not None else []
-            if key in went:
-                stay = [gang for gang in stay if id(gang) in now]
-            if key in came:
-                stay = sorted([*stay, *came[key]], key=lambda gang: gang.key)
+            stay = _with_others(stay, came.get(key, ()), went.get(key, ()))
             if stay:
                 of_snapshot = tuple(stay)
                 gangs = of_snapshot
@@ -306,6 +304,20 @@ class KeptLines:
                     _pick_as_before(lines[key], line, came.get(key, ()), went.get(key, ()))
             else:
                 lines.pop(key, None)
+
+
+def _with_others(gangs: list[Gang], came: Sequence[Gang], gone: Sequence[Gang]) -> list[Gang]:
+    """Gangs sorted by key, which may be changed, with others and without some, of which not all need be there."""
+    if (len(came) + len(gone)) * _MENDED_FROM > len(gangs):
+        ids = set(map(id, gone))
+        return sorted([*(e for e in gangs if id(e) not in ids), *came], key=_KEY)
+    for gang in gone:
+        place = bisect_left(gangs, gang.key, key=_KEY)
+        if place < len(gangs) and gangs[place] is gang:
+            del gangs[place]
+    for gang in came:
+        insort(gangs, gang, key=_KEY)
+    return gangs
 
 
 def _changes(before: tuple[Gang, ...], now: tuple[Gang, ...]) -> tuple[list[Gang], list[Gang]]:
@@ -328,6 +340,9 @@ def _alike_at_start(before: tuple[Gang, ...], now: tuple[Gang, ...]) -> int:
     return first + next(compress(count(), map(is_not, there, here)), min(len(there), len(here)))
 
 
+_KEY: Final = attrgetter("key")
+_MENDED_FROM: Final = 8
+"""Gangs in which at most one of so many comes or goes are not sorted anew."""
 _COMPARED: Final = 256
 """Gangs that are compared at once where most are the same."""
 
@@ -421,16 +436,12 @@ def _pick_as_before(
         came: gangs that it has more.
         gone: gangs that are not there any more.
     """
-    ids = set(map(id, gone))
     for name, picks in _PICKED.items():
         try:
             known: tuple[Gang, ...] = object.__getattribute__(before, name)
         except AttributeError:
             continue  # nobody asked
-        more = list(filter(picks, came))
-        left = [gang for gang in known if id(gang) not in ids]
-        if more:
-            left = sorted([*left, *more], key=lambda gang: gang.key)
+        left = _with_others(list(known), list(filter(picks, came)), gone)
         object.__setattr__(line, name, tuple(left))
     try:
         tally: Tally = object.__getattribute__(before, "startable_tally")

@@ -52,8 +52,10 @@ def max_min_fair_split(asked: Mapping[K, int], total: int) -> dict[K, int]:
 
 def asks_for_place(gang: Gang) -> bool:
     """Whether a place is looked for: pods enough are there, and nothing is wrong about the gang."""
-    enough = gang.ready_members + gang.pending >= gang.min_member
-    return bool(gang.pod_sets) and enough and not gang.error[0]
+    if not gang.pod_sets or gang.error[0]:
+        return False
+    pending, least = gang.pending, gang.min_member
+    return pending >= least or gang.ready_members + pending >= least
 
 
 class GangCosts:
