@@ -215,6 +215,8 @@ class View:
         self._accepting: Callable[[PodClass], Bools] | None = None
         self._gpu_speed: Callable[[Gang], int] | None = None
         self._minima: dict[int, tuple[Gang, Resources]] = {}
+        self._charged: dict[tuple[int, int], tuple[PodClass, Resources]] = {}
+        """By the ``id`` of a class, which is held with it, and a number of pods."""
         self._equal: dict[Resources, Resources] = {}
         self._snapshot = snapshot
         self._accounts = accounts
@@ -485,6 +487,10 @@ class View:
         return known[1]
 
     def _minimum(self, gang: Gang) -> Resources:
+        if len(gang.pod_sets) == 1 and self._pools is None:
+            pod_set = gang.pod_sets[0]
+            if (count := gang.missing_members or gang.fewest_next) <= len(pod_set.pods):
+                return self._times(pod_set.pod_class, count)
         amounts = NOTHING
         left = gang.missing_members or gang.fewest_next
         for pod_set in gang.pod_sets:
@@ -498,6 +504,14 @@ class View:
             # Its pods are still to come: its author says what they will request.
             amounts = amounts.maximum(gang.pod_group.min_resources)
         return amounts
+
+    def _times(self, pod_class: PodClass, count: int) -> Resources:
+        """What so many pods of a class are charged with, worked out once for all gangs that have as many."""
+        known = self._charged.get((id(pod_class), count))
+        if known is None:
+            amounts = NOTHING.plus(pod_class.charged, times=count) if count else NOTHING
+            known = self._charged[id(pod_class), count] = (pod_class, amounts)
+        return known[1]
 
     def devices_text(self, gang: Gang, resource: str) -> str:
         """How much of a resource the gang's missing minimum needs for devices, for sentences.

@@ -60,7 +60,7 @@ def gang_statuses(session: Session) -> tuple[GangStatus, ...]:
         if gang.placed:
             if placements.assigned(gang) or not all(member.confirmed for member in gang.placed):
                 continue
-        elif gang.done or placements.assigned(gang):
+        elif placements.assigned(gang) or (not gang.pod_sets and gang.done):
             continue
         refusal = outcomes.refusal(gang)
         if refusal is None and session.gang_selection.is_deferred(gang):
