@@ -244,6 +244,7 @@ def _run_session(
         result = _whole_result(session, mode, stage, observed)
         setting.session_cache.keep_only(snapshot.gangs)
     result = attrs.evolve(result, snapshot=snapshot, faults=(*faults, *result.faults))
+    session.keep_places()
     session.dissolve()
     return result
 

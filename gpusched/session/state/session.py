@@ -34,6 +34,7 @@ from gpusched.session.framework.plugin import EVICTING_CAPABILITIES, Capability,
 from gpusched.session.framework.pod_counts import PodCounts
 from gpusched.session.framework.view import View
 from gpusched.session.state.cycle_state import CycleState
+from gpusched.session.state.decided.kept_places import KeptPlaces
 from gpusched.session.state.decided.nominations import Nominations
 from gpusched.session.state.decided.outcomes import Outcomes
 from gpusched.session.state.decided.placement_effects import PlacementEffects
@@ -67,7 +68,7 @@ from gpusched.session.state.order.order_keys import OrderKeys
 from gpusched.session.state.order.work_budget import Tenant, WorkBudget, tenant_of_gang
 from gpusched.session.state.search_records import SearchRecord, search_effort
 from gpusched.session.state.session_cache import SessionCache
-from gpusched.session.state.statement import Statement
+from gpusched.session.state.statement import Assignment, Statement
 from gpusched.topology.levels import TopologyLevel
 
 
@@ -304,7 +305,25 @@ class Session:
             and snapshot.status_may_wait
             and not (awaited or selection.leaves_out or moves),
             starts_whole=self._starts_whole_job,
+            room_as_left=lambda: self._kept_places.are_as_left(
+                snapshot.nodes, self.node_usage.used, self._places_by_key()
+            ),
         )
+
+    @property
+    def _kept_places(self) -> KeptPlaces:
+        return self.cache.kept.get_or_make(KeptPlaces, KeptPlaces)
+
+    def _places_by_key(self) -> list[tuple[GangKey, Sequence[Assignment]]]:
+        return [(gang.key, places) for gang, places in self.placements.by_gang()]
+
+    def keep_places(self) -> None:
+        """Let the next session know where gangs were placed, where this one has decided about everybody."""
+        early = self.early_end
+        if early.reached and not early.settled:
+            self._kept_places.forget()
+        else:
+            self._kept_places.keep(self.snapshot.nodes, self.node_usage.used, self._places_by_key())
 
     def _starts_whole_job(self, gang: Gang) -> bool:
         """Whether a gang that has started is a Job that waited, which does not grow."""

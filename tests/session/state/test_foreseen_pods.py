@@ -115,6 +115,42 @@ def test_where_somebody_else_starts_as_well_others_may(given):
     assert not decision.settled
 
 
+def times_looked_at(c, name):
+    """How often the session that follows looks at a gang: once to admit it, and in its turn."""
+    seen = []
+    c.cache.may_end_early = c.cache.foreseen = True
+    c.snapshot = c.cache.take_snapshot(c.now)
+    c.guard.begin_session()
+    c.decision = decide(
+        c.snapshot,
+        c.policy,
+        guard=c.guard,
+        session_cache=c.session_cache,
+        on_gang=lambda gang: seen.append(gang.name),
+    )
+    assert (c.decision.ended_early, c.decision.settled) == (True, True)
+    assert c.decision.plan.binds == whole(c).plan.binds
+    return seen.count(name)
+
+
+def test_nobody_has_a_turn_behind_pods_that_went_where_they_were_expected(given):
+    """Given that the session before put the pods of two Jobs where they go now, then it has found that nobody else starts."""
+    c = started(given, "one", "two")
+    pods_come(c, "one")
+    assert times_looked_at(c, "waits-0") == 1
+    assert c.then.started() == ["one"]
+    pods_come(c, "two")
+    assert times_looked_at(c, "waits-0") == 1
+
+
+def test_the_first_behind_them_has_one_where_that_is_not_known(given):
+    """Given nothing that is kept of the session before, then who is next is asked."""
+    c = started(given, "one")
+    pods_come(c, "one")
+    c.session_cache.forget_all()
+    assert times_looked_at(c, "waits-0") == 2
+
+
 def test_a_session_in_which_no_awaited_gang_starts_is_whole(given):
     """Given that pods came for which there is no room any more, then everybody is told."""
     c = started(given, "one")

@@ -24,6 +24,8 @@ class EarlyEnd:
         awaited: gangs that it does not end before.
         settles: whether it may end where starts of Jobs are all that it comes to.
         starts_whole: whether all of a gang that has started is a Job that waited.
+        room_as_left: whether awaited gangs have got the places on which the session before counted, and nodes are as full as it
+            left them.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class EarlyEnd:
         awaited: Iterable[GangKey] = (),
         settles: bool = False,
         starts_whole: Callable[[Gang], bool] = lambda _gang: False,
+        room_as_left: Callable[[], bool] = lambda: False,
     ) -> None:
         self._possible = possible
         self._awaited = set(awaited)
@@ -40,6 +43,7 @@ class EarlyEnd:
         """Whether it awaits gangs, and none had a turn that did not start, nor did anybody else start."""
         self._settles = settles
         self._starts_whole = starts_whole
+        self._room_as_left = room_as_left
         self._had_turn: set[GangKey] = set()
         self._started = False
         self.reached = False
@@ -83,6 +87,14 @@ class EarlyEnd:
         """A gang had its turn before all that is new; it counts where it was awaited."""
         if gang.key in self._awaited:
             self.note_turn(gang, started=started)
+
+    @property
+    def came_as_foreseen(self) -> bool:
+        """Whether all gangs that were awaited have started where that was counted on, and none had a turn behind them: the session
+        that counted on them has found that nobody else starts.
+        """
+        started = self._possible and self._started and self._as_foreseen
+        return started and not self._awaited and self._room_as_left()
 
     def note_last_turn(self) -> None:
         """Everybody had a turn: where one of them started, what is left of the session is for the next one, too."""
