@@ -212,7 +212,7 @@ def rows_with_room(session: Session, gang: Gang) -> Bools | None:
 
     None where that is not sure, as nodes may have room for too few, or room alone does not say it.
     """
-    if _class_key(session, gang) is None:
+    if gang.suspended or _class_key(session, gang) is None:
         return None
     pod_class, most = gang.pod_sets[0].pod_class, len(gang.pod_sets[0].pods)
     class_fit, gpus = session.class_info(pod_class).class_fit, pod_class.gpus
@@ -251,8 +251,10 @@ def _class_key(session: Session, gang: Gang) -> ClassKey | None:
 
 def _is_plain(gang: Gang) -> bool:
     """Whether its members are alike and ask for amounts on single nodes alone."""
-    if len(gang.pod_sets) != 1 or gang.placed or gang.suspended or gang.expected_count:
+    if len(gang.pod_sets) != 1 or gang.placed:
         return False
+    if gang.expected_count and not gang.suspended:
+        return False  # pods are on their way
     wish, pod_set = gang.topology, gang.pod_sets[0]
     return (
         0 < gang.members_at_start <= len(pod_set.pods) <= _MEMBERS_MAX
