@@ -14,6 +14,7 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.snapshot import Snapshot
 from gpusched.config.gpu_layouts import load_shipped_layouts
 from gpusched.config.model import Config
+from gpusched.io.workers.seen_changes import SeenChanges
 from gpusched.placement.model.problem import search_in_process
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.session.decide import Decision, decide
@@ -80,6 +81,11 @@ class SimulatedScheduler:
         self._debounce = Debounce()
         self._rounds = RoundProgress()
         self._changes = 0
+        self._seen = SeenChanges()
+        self._carries = False
+        """Whether starts that it decided are carried out: what changes by that it has counted on."""
+        self._left_waiting = False
+        """Whether the last whole session left gangs that wait."""
         self._step_s = step_s
         self._in_shards = in_shards
         self._changed_at = 0.0
@@ -103,6 +109,8 @@ class SimulatedScheduler:
             decides: whether a session is to follow.
         """
         self._changes += 1
+        if not self._carries:
+            self._seen.note(self.cache.change)
         if not decides:
             return
         self._debounce.note_change(
@@ -145,13 +153,17 @@ class SimulatedScheduler:
             stays_until=decision.stays_until,
             now=self.snapshot.now,
             ended_early=decision.ended_early,
+            settled=decision.settled,
         )
+        following = self._note_seen(decision, following)
         if following.rounds is not None:
             self.cache.rounds = following.rounds
         self.cache.expected_starts = decision.expected_starts
         self.cache.spare_room = decision.spare_room
         self._note_faults(decision)
+        self._carries = not (decision.plan.preemptions or decision.plan.stops)
         plan = carry(decision)
+        self._carries = False
         if decision.ended_early:
             self.cache.families.show_all_again()
         self.follows_ends = bool(
@@ -172,6 +184,9 @@ class SimulatedScheduler:
         if not self._tells_starts:  # not by its method: it is no change to decide about
             told = bool(cache.groups.items)
             cache.limits = config.limits if told else self._limits_untold
+        foreseen = self._seen.begin_session(wall)
+        # Who reads decisions reads of everybody; and where nobody waits nothing is saved.
+        cache.foreseen = foreseen and self._left_waiting and not self._tells_starts
         snapshot = self._snapshot = cache.take_snapshot(wall)
         cache.part.note_snapshot(snapshot)
         self._guard.begin_session()
@@ -184,6 +199,19 @@ class SimulatedScheduler:
             search=search_in_process,
             incremental=config.cycle.incremental,
         )
+
+    def _note_seen(self, decision: Decision, following: NextSession) -> NextSession:
+        """Note what the session has decided about; what follows it: only the next look behind one that settled it."""
+        holds_until = min(next_wakeup(self.snapshot) or inf, decision.next_limit)
+        if not decision.ended_early:
+            self._left_waiting = bool(decision.waiting)
+            self._seen.note_whole_session(
+                self.snapshot.now, holds_until=holds_until, starts=decision.expected_starts
+            )
+        elif decision.settled:
+            self._seen.note_settled_session(self.snapshot.now, holds_until=holds_until)
+            return NextSession(rounds=None, after_s=None)
+        return following
 
     def _note_faults(self, decision: Decision) -> None:
         if decision.differs:
@@ -207,7 +235,8 @@ class SimulatedScheduler:
             )
         if due < inf:
             self.idle_at = max(now, due - epoch)
-        if not decision.waiting and following.after_s is None:
+        waits = decision.waiting or decision.settled
+        if not waits and following.after_s is None:
             return
         idle = now + self._idle_s
         if following.after_s is not None:
