@@ -10,6 +10,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.equivalence_cache import EquivalenceCache
 from gpusched.session.allocate.gang_placement import nomination_still_fits
 from gpusched.session.allocate.node_sets import Unschedulable
+from gpusched.session.allocate.pod_by_pod import is_plain_pod
 from gpusched.session.allocate.suspended_jobs import node_pool_variants
 from gpusched.session.backfill.reservation_guard import own_reservation_message, place_minimum
 from gpusched.session.backfill.reservations import session_reservations
@@ -130,7 +131,10 @@ def nominate_for_leaving_room(session: Session, gang: Gang) -> bool:
     """Nominate a gang for room that becomes free anyway; whether it fits as soon as that is."""
     if not session.node_usage.now_and_later_differ:
         return False
+    nominated = session.nominations.has_nomination(gang)
     with session.pipelining():
+        if not nominated and is_plain_pod(session, gang) and not _has_room(session, gang):
+            return False
         statement = session.statement()
         session.nominations.take_back(gang, statement)
         if place_within_quota(session, gang, statement) is not None:
@@ -140,6 +144,11 @@ def nominate_for_leaving_room(session: Session, gang: Gang) -> bool:
     message = nominated_message(session, gang)
     session.outcomes.refuse(gang, Reason.PREEMPTION_IN_PROGRESS, message)
     return True
+
+
+def _has_room(session: Session, gang: Gang) -> bool:
+    """Whether a node has room for a gang of one pod, whoever it is reserved for."""
+    return session.class_info(gang.pod_sets[0].pod_class).class_fit.count_fitting(most=1) > 0
 
 
 def nominated_message(session: Session, gang: Gang) -> str:
