@@ -14,12 +14,12 @@ from gpusched.api.meta.resources import Resources, total
 from gpusched.api.queue.queue import Queue
 from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
+from gpusched.cache.queues.queues_here import lasting_account
 from gpusched.cache.snapshot import Snapshot
 from gpusched.shards.accounts import (
     SharedAccounts,
     add_amounts,
     is_lasting_account,
-    lasting_account,
     limits_of_account,
     limits_of_queue,
     members_at_start,
@@ -79,6 +79,16 @@ def users_here(
         if mark and name in found and not is_lasting_account(account):
             limits = limits_of_account(by_name[name], account)
             found[name][account] = Resources.of(granted_here(account, limits, boards, held))
+    return dict(found)
+
+
+def used_elsewhere(board: Board, held: Collection[str]) -> dict[str, Mapping[str, Resources]]:
+    """What shards that are not held say that they use, by queue and by account in it."""
+    found: dict[str, dict[str, Resources]] = {}
+    for account, rows in board.grants.items():
+        used = total(Resources.of(row.used) for shard, row in rows.items() if shard not in held)
+        if used:
+            found.setdefault(account.partition("/")[0], {})[account] = used
     return dict(found)
 
 

@@ -28,6 +28,7 @@ from gpusched.base.classes import define
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.part import PlacedPods
 from gpusched.cache.queues.node_pool_names import node_pool_labels
+from gpusched.cache.queues.queues_here import lasting_account
 from gpusched.cache.queues.tree import QueueTree
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.accounts.node_pools import NodePoolCache
@@ -58,11 +59,6 @@ def limits_of_account(queue: Queue, account: str) -> Amounts:
         else limits.groups.get(name, NO_USER_LIMIT)
     )
     return _limit_amounts(found)
-
-
-def lasting_account(queue: str) -> str:
-    """The account of what gangs that are not preemptible have of what a queue deserves."""
-    return f"{queue}/lasting"
 
 
 def is_lasting_account(account: str) -> bool:

@@ -28,7 +28,7 @@ from gpusched.cache.queues.queues_here import QueuesHere
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
-from gpusched.shards.account_grants import AccountGrants, lasting_here, users_here
+from gpusched.shards.account_grants import AccountGrants, lasting_here, used_elsewhere, users_here
 from gpusched.shards.accounts import is_kept_in_one_shard
 from gpusched.shards.asking_gangs import AskingGangs, free_of
 from gpusched.shards.board import (
@@ -213,6 +213,7 @@ class ShardPart(ClusterPart):
             },
             users=users_here(queues, self._boards, self.held),
             lasting=lasting_here(queues, self._boards, self.held) if self._divides_lasting else {},
+            used_elsewhere=used_elsewhere(self.board, self.held),
             held_elsewhere=self._parts.held_elsewhere(queues),
             total_elsewhere=self._parts.total_elsewhere(),
             free_elsewhere=self._parts.free_elsewhere(queues),

@@ -23,6 +23,8 @@ class QueuesHere:
             named have nothing here.
         lasting: what gangs that are not preemptible may have here of what queues deserve, by name of the queue; where a
             queue is not named, what it deserves here.
+        used_elsewhere: what shards of other daemons say that they use, by name of the queue and by account in it, see
+            ``QueueNode``.
         held_elsewhere: amounts that queues hold with all below them on nodes of other daemons, by name.
         total_elsewhere: allocatable of the nodes of other daemons.
         free_elsewhere: the part of it that no pod has; nothing while no queue has a guarantee.
@@ -33,6 +35,7 @@ class QueuesHere:
     capped_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
     users: Mapping[str, Mapping[str, Resources]] = attrs.Factory(dict)
     lasting: Mapping[str, Resources] = attrs.Factory(dict)
+    used_elsewhere: Mapping[str, Mapping[str, Resources]] = attrs.Factory(dict)
     held_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
     total_elsewhere: Resources = NOTHING
     free_elsewhere: Resources = NOTHING
@@ -41,6 +44,11 @@ class QueuesHere:
     def deserved_in_all(self, queue: Queue) -> Resources:
         """What a queue deserves in all shards together; nothing where it is not divided."""
         return queue.deserved if queue.name in self.shares else NOTHING
+
+
+def lasting_account(queue: str) -> str:
+    """The account of what gangs that are not preemptible have of what a queue deserves."""
+    return f"{queue}/lasting"
 
 
 ALL_HERE: Final = QueuesHere()

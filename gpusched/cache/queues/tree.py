@@ -20,7 +20,7 @@ from gpusched.cache.queues.checks import (
     unmet_guarantees,
 )
 from gpusched.cache.queues.node_pool_names import conflicting_pools_message, node_pool_labels
-from gpusched.cache.queues.queues_here import ALL_HERE, QueuesHere
+from gpusched.cache.queues.queues_here import ALL_HERE, QueuesHere, lasting_account
 
 BUILT_IN = Queue(
     name=DEFAULT_QUEUE, uid=UID(""), resource_version=ResourceVersion(""), generation=0, created=0.0
@@ -44,7 +44,9 @@ class QueueNode:
         warning: what its owner should know; empty for nothing.
         rooted: whether its path leads to ``root``, so that it has a part in what there is.
         held_elsewhere: amounts that pods of the whole subtree hold on nodes of other daemons' shards.
-        elsewhere: the part of its capability, as a whole and in node pools, that shards of other daemons may use.
+        elsewhere: the part of its capability, as a whole and in node pools, that is not to be used here.
+        used_elsewhere: what shards of other daemons say that they use, by account: of the capability, by the name of
+            the queue, of what users and groups may have, and by ``lasting_account`` of what it deserves.
         deserved_in_all: what it deserves in all shards together; nothing where the cluster is not divided.
         lasting_here: what of that gangs which are not preemptible may have here; None where that is what it
             deserves here.
@@ -68,6 +70,25 @@ class QueueNode:
     held_elsewhere: Resources = NOTHING
     deserved_in_all: Resources = NOTHING
     lasting_here: Resources | None = None
+    used_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
+
+    @property
+    def lasting_account(self) -> str:
+        """See ``used_elsewhere``."""
+        return lasting_account(self.queue.name)
+
+    def of_others(self, account: str, name: str, most: int, here: int) -> tuple[int, int]:
+        """What shards of other daemons use of an account, and the rest of it that is not to be used here.
+
+        Args:
+            account: see ``used_elsewhere``.
+            name: of a resource or dimension.
+            most: that all shards together may use.
+            here: the part of it that may be used here.
+        """
+        not_here = max(0, most - here)
+        used = min(not_here, self.used_elsewhere.get(account, NOTHING).get(name))
+        return used, not_here - used
 
 
 @frozen(slots=True, eq=False)
@@ -151,9 +172,9 @@ def build_tree(
             held.get(name, NOTHING), going.get(name, NOTHING),
             guarantee=NOTHING if astray or name in void or name in refused else share.guarantee,
             limit=limit, fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
-            warning=odd[:TEXT_MAX],
-            rooted=not astray, elsewhere=here.capped_elsewhere.get(name, NOTHING),
-            users_here=here.users.get(name), held_elsewhere=here.held_elsewhere.get(name, NOTHING),
+            warning=odd[:TEXT_MAX], held_elsewhere=here.held_elsewhere.get(name, NOTHING),
+            rooted=not astray, used_elsewhere=here.used_elsewhere.get(name, {}),
+            elsewhere=here.capped_elsewhere.get(name, NOTHING), users_here=here.users.get(name),
             deserved_in_all=here.deserved_in_all(queue), lasting_here=here.lasting.get(name),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}

@@ -198,11 +198,11 @@ def _check_capability(
             holds = holds or held(name).plus(node.elsewhere)
             if holds.get(resource) + need <= cap:
                 continue
-            others = node.elsewhere.get(resource)
+            _, left = node.of_others(name, resource, cap, cap - node.elsewhere.get(resource))
             words = {
                 "need": format_quantity(need, resource=resource),
-                "held": format_quantity(holds.get(resource), resource=resource),
-                "others": others_text(format_quantity(others, resource=resource)) if others else "",
+                "held": format_quantity(holds.get(resource) - left, resource=resource),
+                "others": others_text(left, resource),
                 "cap": format_quantity(cap, resource=resource),
                 "resource": resource,
                 "devices": view.devices_text(gang, resource),
@@ -282,11 +282,11 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
             fixed = fixed or view.not_preemptible(node.queue.name)
             if fixed.get(resource) + need <= here:
                 continue
-            others = format_quantity(deserved - here, resource=resource)
+            theirs, left = node.of_others(node.lasting_account, resource, deserved, here)
             words = {
-                "others": others_text(others) if deserved > here else "",
+                "others": others_text(left, resource),
                 "need": format_quantity(need, resource=resource),
-                "held": format_quantity(fixed.get(resource), resource=resource),
+                "held": format_quantity(fixed.get(resource) + theirs, resource=resource),
                 "deserved": format_quantity(deserved, resource=resource),
                 "resource": resource,
                 "devices": view.devices_text(gang, resource),
@@ -352,16 +352,14 @@ class NodePoolCaps:
         self._view = view
         self._caps: dict[str, tuple[tuple[str, int], ...]] = {}
         """By queue, dimensions that it caps, with the caps."""
-        self._elsewhere: dict[tuple[str, str], int] = {}
-        """The part of a queue's cap of a dimension that other shards may use."""
+        self._nodes: dict[str, QueueNode] = {}
         self._resources: set[str] = set()
         for node in view.queues():
             caps = node.queue.pool_capability.items
             if caps:
                 self._caps[node.queue.name] = caps
+                self._nodes[node.queue.name] = node
                 self._resources.update(resource_of(name) for name, _ in caps)
-                for name, _ in caps if node.elsewhere.items else ():
-                    self._elsewhere[node.queue.name, name] = node.elsewhere.get(name)
         self._rows: dict[str, npt.NDArray[np.bool_]] = {}
         self._rules: dict[tuple[tuple[str, ...], str], PairRule | None] = {}
 
@@ -443,12 +441,13 @@ class NodePoolCaps:
             left, _, queue, name, cap = min(rooms)
             fit += max(0, left)
             most += min(each[1] for each in rooms)
-            others = self._others(queue, name)
-            has = format_quantity(held(queue).get(name) + others, resource=name)
+            theirs, not_granted = self._nodes[queue].of_others(
+                queue, name, cap, cap - self._others(queue, name)
+            )
+            has = format_quantity(held(queue).get(name) + theirs, resource=name)
             told.append(
                 f"queue {queue} holds {has} {name} of its capability of "
-                f"{format_quantity(cap, resource=name)}"
-                + (others_text(format_quantity(others, resource=name)) if others else "")
+                f"{format_quantity(cap, resource=name)}{others_text(not_granted, name)}"
             )
         if fit >= count:
             return ALLOW
@@ -465,7 +464,7 @@ class NodePoolCaps:
 
     def _others(self, queue: str, name: str) -> int:
         """What of a cap is not to be used here."""
-        return self._elsewhere.get((queue, name), 0)
+        return self._nodes[queue].elsewhere.get(name)
 
     def _of_pool(self, pool: str) -> npt.NDArray[np.bool_]:
         known = self._rows.get(pool)

@@ -12,6 +12,7 @@ from gpusched.plugin import (
     NOTHING,
     RUNNING_GANGS,
     Gang,
+    QueueNode,
     Reason,
     Resources,
     UserLimit,
@@ -37,6 +38,7 @@ class _CountedLimit:
         who: whom it limits, for sentences.
         queue: that limits it.
         account: in which the queue counts.
+        node: of the queue.
         here: what the account may have in this part of the cluster; None for all that the limit gives it.
     """
 
@@ -44,11 +46,13 @@ class _CountedLimit:
     queue: str
     account: str
     limit: UserLimit
+    node: QueueNode
     here: Resources | None = None
 
-    def elsewhere(self, name: str, most: int) -> int:
-        """The part of a limit that may be used in other shards."""
-        return 0 if self.here is None else max(0, most - self.here.get(name))
+    def elsewhere(self, name: str, most: int) -> tuple[int, int]:
+        """What other shards use of a limit, and the rest of it that is not to be used here."""
+        here = most if self.here is None else self.here.get(name)
+        return self.node.of_others(self.account, name, most, here)
 
 
 def check_user_limits(gang: Gang, view: View, held: Held) -> Verdict:
@@ -79,7 +83,7 @@ def _limits_of(gang: Gang, view: View) -> Iterator[_CountedLimit]:
             who = f"{kind} {shorten(named)}" if named else "users who are not known together"
             account = account_of(name, kind, named)
             here = None if above.users_here is None else above.users_here.get(account, NOTHING)
-            yield _CountedLimit(who, name, account, limit, here)
+            yield _CountedLimit(who, name, account, limit, above, here)
 
 
 def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> Verdict:
@@ -88,9 +92,9 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
     asked = view.minimum(gang) if limit.resources.items else None
     for resource, most in limit.resources.items:
         need = asked.get(resource) if asked is not None else 0
-        others = counted.elsewhere(resource, most)
-        has = held(counted.account).get(resource) + others if need else 0
-        if not need or has + need <= most:
+        theirs, left = counted.elsewhere(resource, most)
+        has = held(counted.account).get(resource) + theirs if need else 0
+        if not need or has + left + need <= most:
             continue
         amounts = {
             "need": format_quantity(need, resource=resource),
@@ -98,7 +102,7 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
             "has": format_quantity(has, resource=resource),
             "resource": resource,
             "verb": verb,
-            "others": others_text(format_quantity(others, resource=resource)) if others else "",
+            "others": others_text(left, resource),
         }
         if need > most:
             return deny(
@@ -125,14 +129,14 @@ def _check_counts(gang: Gang, counted: _CountedLimit, view: View) -> Verdict:
     several = "have" if counted.who.startswith("users") else "has"
     if limit.max_running is not None:
         running = [each for each in view.running_of_user(counted.account) if each.key != gang.key]
-        others = counted.elsewhere(RUNNING_GANGS, limit.max_running)
-        if len(running) + others >= limit.max_running:
+        theirs, left = counted.elsewhere(RUNNING_GANGS, limit.max_running)
+        if len(running) + theirs + left >= limit.max_running:
             return wait(
                 Reason.USER_LIMIT,
                 "{who} {verb} {count} of at most {most} gangs running in queue {queue}{others}",
-                count=len(running) + others,
+                count=len(running) + theirs,
                 most=limit.max_running,
-                others=others_text(str(others)) if others else "",
+                others=others_text(left, RUNNING_GANGS),
                 verb=several,
                 **words,
             )
@@ -151,9 +155,10 @@ def _check_counts(gang: Gang, counted: _CountedLimit, view: View) -> Verdict:
     return ALLOW
 
 
-def others_text(amount: str) -> str:
-    """The part of a limit that is not to be used here, for sentences."""
-    return f", with {amount} that other shards may use"
+def others_text(amount: int, resource: str) -> str:
+    """What is left of a limit and is not to be used here, for sentences; empty for nothing."""
+    told = str(amount) if resource == RUNNING_GANGS else format_quantity(amount, resource=resource)
+    return f", with {told} more that this shard is not granted yet" if amount else ""
 
 
 def _holders_text(gang: Gang, resource: str, running: Sequence[Gang]) -> str:

@@ -346,8 +346,8 @@ def test_what_is_not_preemptible_stays_within_what_its_queue_deserves_over_all_s
         assert shards.exceeded == []
         assert shards.world.condition("b0")["message"].startswith(
             "is not preemptible and needs 8 nvidia.com/gpu; queue "
-            f"{'team' if parent == 'root' else 'dept'} deserves 16, of which 0 are held by others that are "
-            "not preemptible, with 16 that other shards may use"
+            f"{'team' if parent == 'root' else 'dept'} deserves 16, of which 16 are held by others that are "
+            "not preemptible"
         )
 
         # and one that can never start is told so
