@@ -15,6 +15,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Sequence
+from contextlib import ExitStack, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
@@ -24,6 +25,7 @@ from gpusched import __version__
 from gpusched.base import limits
 from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled, UsageError
 from gpusched.cli.command import Parser
+from gpusched.cli.shell.interrupts import sigterm_as_ctrl_c
 from gpusched.cli.shell.leading_options import with_leading_options_behind, with_words_first
 
 COMMANDS: Final = {
@@ -85,6 +87,8 @@ LIBRARIES: Final = {"top": "top"}
 """The extra that brings libraries of a command which is always there."""
 _PACKAGES: Final = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
 """Packages of gpusched that are there when an extra is installed."""
+_PLAYS: Final = "lab."
+"""Where commands are that play for long, which SIGTERM ends as Ctrl-C does; who follows a cluster ends it so in the usual way."""
 BUG: Final = 70
 INTERRUPTED: Final = 130
 """What a shell reports of a program that Ctrl-C ended."""
@@ -152,6 +156,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     called = os.path.basename(sys.argv[0]) if sys.argv else ""  # noqa: PTH119 - a name, no path
     prog = "kubectl gpusched" if called.startswith("kubectl-") else "gpusched"
     is_process = argv is None
+    plays, endings = False, ExitStack()
     _open_closed_streams()
     if is_process:
         gc.disable()  # what imports make stays: looking through it is a tenth of their time
@@ -162,6 +167,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         named = next((word for word in words if not word.startswith("-")), None)
         if named == "get":
             words = with_words_first(words)
+        plays = COMMANDS.get(named or "", ("", ""))[1].startswith(_PLAYS)
+        endings.enter_context(sigterm_as_ctrl_c() if plays else nullcontext())
         parser = build_parser(prog, named=named)
         if is_process:
             gc.freeze()
@@ -171,6 +178,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         status: int = arguments.run(arguments)
         sys.stdout.flush()
     except KeyboardInterrupt:
+        if plays:
+            _complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         _discard_output()
@@ -178,6 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last line: every exception becomes a status
         return report(_write_error(error) or error)
     finally:
+        endings.close()
         if is_process:
             gc.freeze()  # Python would walk everything once more when it ends
     return status

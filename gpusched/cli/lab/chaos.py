@@ -15,6 +15,7 @@ from typing import IO, Any, Final
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
+from gpusched.cli.main import INTERRUPTED
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT, Config
 from gpusched.lab.chaos.campaign import play_or_report, run_campaign, shortest_script
@@ -89,8 +90,13 @@ def run(arguments: argparse.Namespace) -> int:
         failed = run_campaign(
             arguments.seeds, jobs=arguments.jobs, config=config, tell=teller.count
         )  # fmt: skip
-        for each in failed:
-            teller.failed(each)
+        try:
+            for each in failed:
+                teller.failed(each)
+        except KeyboardInterrupt:
+            teller.end()
+            print(f"interrupted: {teller.told_of_all} were played", file=sys.stderr)
+            return INTERRUPTED
     return teller.end()
 
 
@@ -152,6 +158,11 @@ class _ChaosProgress:
                   file=sys.stderr, flush=True)  # fmt: skip
         elif self._runs % _EVERY == 0:
             print(f"{self._runs} of {self._total} seeds", file=sys.stderr, flush=True)
+
+    @property
+    def told_of_all(self) -> str:
+        """How many have been played of how many."""
+        return f"{self._runs:,} of {self._total:,} seeds"
 
     def failed(self, run: ChaosRun) -> None:
         """A run in which something did not hold."""

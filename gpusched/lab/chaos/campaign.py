@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import multiprocessing
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.reduction import ForkingPickler
@@ -17,11 +15,10 @@ from gpusched.lab.chaos.play import ChaosRun, play_script
 from gpusched.lab.chaos.scripts.generator import draw_script
 from gpusched.lab.chaos.scripts.script import ChaosScript
 from gpusched.lab.chaos.scripts.shrink import shrink_script
+from gpusched.lab.chaos.seed_processes import SeedProcesses
 from gpusched.testing.invariants.model import Finding
 
 _WORDS_ALIKE: Final = 6
-_SEEDS_OF_A_PROCESS: Final = 100
-"""After so many seeds a worker is replaced, so that a leak of one run does not meet the next."""
 
 
 def play_seed(seed: int, config: Config = DEFAULT) -> ChaosRun:
@@ -36,11 +33,14 @@ def play_or_report(script: ChaosScript, config: Config = DEFAULT) -> ChaosRun:
     except Exception as error:  # noqa: BLE001 - one broken run must not end thousands
         place = traceback.extract_tb(error.__traceback__)[-1]
         sentence = f"{type(error).__name__}: {error} at {place.filename}:{place.lineno}"
-        finding = Finding(invariant="simulation", kind="Run", name="", sentence=sentence[:400])
-        seen = (TimedFinding(at=0.0, finding=finding),)
-        return ChaosRun(
-            script=script, seen=seen, digest="", writes=0, virtual_s=0.0, counts={}
-        )  # fmt: skip
+        return _broken(script, sentence)
+
+
+def _broken(script: ChaosScript, sentence: str) -> ChaosRun:
+    """A run that was not played to its end."""
+    finding = Finding(invariant="simulation", kind="Run", name="", sentence=sentence[:400])
+    seen = (TimedFinding(at=0.0, finding=finding),)
+    return ChaosRun(script=script, seen=seen, digest="", writes=0, virtual_s=0.0, counts={})
 
 
 def shortest_script(failed: ChaosRun, config: Config = DEFAULT) -> ChaosScript:
@@ -110,14 +110,16 @@ def run_campaign(
             if not run.ok:
                 yield run
         return
-    context = multiprocessing.get_context("spawn")
-    with context.Pool(
-        jobs,
-        initializer=logging.disable,  # workers are as silent as this process
-        initargs=(logging.root.manager.disable,),
-        maxtasksperchild=_SEEDS_OF_A_PROCESS,
-    ) as pool:
-        for run in pool.imap(_Worker(config), seeds):
+    processes = SeedProcesses(jobs, _Worker(config), _lost)
+    try:
+        for run in processes.play(seeds):
             tell(run)
             if not run.ok:
                 yield run
+    finally:
+        processes.close()
+
+
+def _lost(seed: int, why: str) -> ChaosRun:
+    """The run of a seed whose process went away."""
+    return _broken(draw_script(seed), f"the process that played it {why}")

@@ -6,10 +6,8 @@ import argparse
 import contextlib
 import json
 import os
-import signal
 import sys
-import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -150,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
     console = Console(highlight=False, soft_wrap=True, stderr=arguments.output == "json")
     teller = ScenarioReporter(console, quiet=arguments.output == "json", count=len(scenarios))
     runs: list[ScenarioRun] = []
-    with teller, _sigterm_as_ctrl_c(), _garbage_left_behind_one(scenarios):
+    with teller, _garbage_left_behind_one(scenarios):
         for each in play_all(scenarios, order, jobs=jobs, tell=teller.progress, note=teller.note):
             runs.append(each)
             teller.done(each)
@@ -168,26 +166,6 @@ def _garbage_left_behind_one(
 ) -> contextlib.AbstractContextManager[None]:
     """Inside, the only scenario leaves its garbage where it is: the process ends behind it."""
     return rare_garbage_collection() if len(scenarios) == 1 else contextlib.nullcontext()
-
-
-@contextlib.contextmanager
-def _sigterm_as_ctrl_c() -> Iterator[None]:
-    """SIGTERM ends a run as Ctrl-C does: a real cluster is tidied up, what happened is kept.
-
-    CI systems cancel by SIGTERM, and shells start what goes on in the background with SIGINT
-    ignored, which would then be lost.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)}
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
-    try:
-        yield
-    finally:
-        for each, handler in before.items():
-            signal.signal(each, handler)
 
 
 def _jobs(arguments: argparse.Namespace) -> int:

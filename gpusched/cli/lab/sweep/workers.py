@@ -217,10 +217,7 @@ def _exit_text(process: BaseProcess) -> str:
 def _work(pipe: Connection) -> None:
     """A worker's life: packed points come, results or errors go."""
     collect_garbage_rarely()  # what happened in a play stays until its end
-    while True:
-        try:
-            work = pipe.recv_bytes()
-        except (EOFError, ConnectionResetError):
-            return
-        end = try_point(0, work)
-        pipe.send((end.result, end.error))
+    with contextlib.suppress(EOFError, ConnectionError):  # nobody is there any more who asks
+        while True:
+            end = try_point(0, pipe.recv_bytes())
+            pipe.send((end.result, end.error))
