@@ -22,9 +22,22 @@ from gpusched.cli.shell.connection import (
 )
 from gpusched.config.yaml_tree import did_you_mean, quoted
 
+_LONG_WORD: Final = re.compile(r"\S{301,}")
+"""Longer than any name, and than most paths."""
+_KEPT_OF_WORD: Final = 80
 _CHOICE: Final = re.compile(
     r"argument .*?: invalid choice: '(?P<given>.*)' \(choose from .*\)", re.DOTALL
 )
+
+
+def cut_long_words(sentence: str) -> str:
+    """A sentence in which what was given is told by its begin and its end, where it is a long text without a space."""
+    return _LONG_WORD.sub(_cut_word, sentence)
+
+
+def _cut_word(found: re.Match[str]) -> str:
+    word = found[0]
+    return f"{word[:_KEPT_OF_WORD]}...{word[-_KEPT_OF_WORD:]} ({len(word):,} characters)"
 
 
 def named_path(text: str) -> Path:
@@ -81,7 +94,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong and where help is, then exit with status 2."""
-        self.exit(2, f"gpusched: {self._sentence(message)}; see {self.prog} --help\n")
+        told = cut_long_words(self._sentence(message))
+        self.exit(2, f"gpusched: {told}; see {self.prog} --help\n")
 
     def _sentence(self, message: str) -> str:
         match = _CHOICE.fullmatch(message)

@@ -24,7 +24,7 @@ from typing import Final
 from gpusched import __version__
 from gpusched.base import limits
 from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled, UsageError
-from gpusched.cli.command import Parser
+from gpusched.cli.command import Parser, cut_long_words
 from gpusched.cli.shell.interrupts import sigterm_as_ctrl_c
 from gpusched.cli.shell.leading_options import with_leading_options_behind, with_words_first
 
@@ -245,7 +245,7 @@ def _known(error: BaseException) -> GpuschedError | None:
 
 
 def _complain(sentence: str) -> None:
-    print(f"gpusched: {sentence}", file=sys.stderr)
+    print(f"gpusched: {cut_long_words(sentence)}", file=sys.stderr)
 
 
 def _one_line(error: Exception) -> str:

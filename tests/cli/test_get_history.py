@@ -154,7 +154,7 @@ def test_without_pyarrow_one_sentence_says_what_to_do(file, capsys, monkeypatch)
     ("words", "status", "sentence"),
     [
         (["history"], 69, "--file FILE reads the file of gpusched run --history"),
-        (["history", "--file", "/nowhere/h.db"], 69, "/nowhere/h.db: there is no history"),
+        (["history", "--file", "/nowhere/h.db"], 78, "/nowhere/h.db: there is no history"),
         (["history", "--since", "soon", "--file", "x"], 2, "--since takes a time such as"),
         (["history", "--since", "1h", "--until", "2h", "--file", "x"], 2, "must be before --until"),
         (["history", "--limit", "-1", "--file", "x"], 2, "--limit takes a number from 0, not -1"),
@@ -177,6 +177,6 @@ def test_without_a_kubeconfig_there_is_one_sentence(tmp_path, monkeypatch, capfd
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("KUBECONFIG", raising=False)
     (tmp_path / "text").write_text("no history")
-    assert main(["get", "history", "--file", str(tmp_path / "text")]) == 69
+    assert main(["get", "history", "--file", str(tmp_path / "text")]) == 78
     out, err = capfd.readouterr()
     assert (out, err.count("\n")) == ("", 1)

@@ -109,7 +109,7 @@ _PUT: Final = (
 class HistoryUnavailable(GpuschedError):
     """The file cannot be used."""
 
-    exit_status = 69
+    exit_status = 78
 
 
 class HistoryStore:

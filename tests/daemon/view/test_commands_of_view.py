@@ -6,15 +6,18 @@ import json
 
 import pytest
 
+from gpusched.base.errors import GpuschedError
 from gpusched.cli.inspect import explain, get
 from gpusched.cli.inspect.explaining import explanation, explanation_text
 from gpusched.cli.inspect.explaining.gang_objects import gather_objects
 from gpusched.cli.inspect.explaining.node_story import render_node
 from gpusched.cli.inspect.explaining.queue_story import render_queue
 from gpusched.cli.inspect.get import Question
+from gpusched.cli.inspect.listing.history_list import read_served_history
 from gpusched.cli.inspect.listing.view_source import ViewSource
 from gpusched.config.model import DEFAULT
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.history.history_query import HistoryQuery
 from gpusched.io.serve.view_client import NoView
 from gpusched.view.access import ViewAccess
 from tests.behaviour.fuzz.foreign_kinds import install, make
@@ -22,6 +25,7 @@ from tests.daemon.adapters.test_adapters_owners import JOBSETS, job_set, job_set
 from tests.daemon.inputs.test_bad_queues import queue
 from tests.daemon.view.followed import leader, serve
 
+FILE_READS = "--file FILE reads the file of gpusched run --history"
 READ_FROM_API = "read from the API, not from the daemon: "
 
 
@@ -355,5 +359,40 @@ def test_stages_of_a_gang_are_told_as_its_gangs(play):
         assert names[0] == names[1]
         assert any("/" in name for name in names[0]), names
         assert told["daemon"]["minMember"] == told["api"]["minMember"]
+
+    play(scenario)
+
+
+async def refused_history(w):
+    """What ``gpusched get history`` ends with, and says."""
+    api = await ApiClient.connect(str(w.kubeconfig), clock=w.clock)
+    try:
+        await read_served_history(api, DEFAULT.leader_election, HistoryQuery(), None, 10)
+    except GpuschedError as error:
+        return error.exit_status, str(error)
+    finally:
+        await api.close()
+
+
+def test_a_daemon_that_cannot_be_asked_for_a_history_is_not_reached(play):
+    """69, as where there is no cluster."""
+
+    async def scenario(w):
+        await w.start(nodes=1)
+        assert await refused_history(w) == (69, f"no daemon serves a view; {FILE_READS}")
+
+    play(scenario)
+
+
+def test_a_daemon_that_keeps_no_history_is_not_set_up_for_it(play):
+    """78, as it answers, and its configuration is what is to be changed."""
+
+    async def scenario(w):
+        await busy_cluster(w)
+        status, told = await refused_history(w)
+        assert status == 78, told
+        assert told.endswith(
+            f": this daemon keeps no history: gpusched run --history FILE keeps one; {FILE_READS}"
+        )
 
     play(scenario)

@@ -33,7 +33,7 @@ from gpusched.io.client.api_client import ApiClient
 from gpusched.io.history.gang_run import STILL_OPEN
 from gpusched.io.history.history_query import SUM_KEYS, HistoryQuery, query_history, sum_history
 from gpusched.io.history.past_runs import run_as_json, sum_as_json
-from gpusched.io.serve.view_client import NoView, ViewClient, find_view
+from gpusched.io.serve.view_client import NotServed, NoView, ViewClient, find_view
 
 FORMATS: Final = ("csv", "parquet")
 """Of ``-o``, which no other kind has."""
@@ -47,10 +47,16 @@ _OPTIONS: Final = ("file", "queue", "created_by", "since", "until", "state", "by
 _Json = dict[str, Any]
 
 
-class NoHistory(GpuschedError):
-    """The daemon shows no history; the sentence says why, and what can be read in its place."""
+class NoHistoryView(GpuschedError):
+    """The daemon cannot be asked; the sentence says why, and what can be read in its place."""
 
     exit_status = 69
+
+
+class NoHistory(GpuschedError):
+    """The daemon answers that it keeps no history, or shows none: its configuration says so."""
+
+    exit_status = 78
 
 
 def add_history_options(parser: argparse.ArgumentParser) -> None:
@@ -101,7 +107,8 @@ def print_history(arguments: argparse.Namespace) -> int:
         UsageError: an option means nothing.
         HistoryUnavailable: the file cannot be read.
         ClusterUnreachable: no cluster.
-        NoHistory: the daemon shows none.
+        NoHistory: the daemon keeps none.
+        NoHistoryView: it cannot be asked.
     """
     now = SystemClock().now()
     query, most = _query(arguments, now), _run_limit(arguments)
@@ -157,7 +164,8 @@ async def read_served_history(
     """Items that the daemon shows this user, and whether there are more.
 
     Raises:
-        NoHistory: it shows none.
+        NoHistory: it keeps none.
+        NoHistoryView: it cannot be asked.
     """
     asked = {
         "namespace": query.namespaces[0] if query.namespaces else "", "queue": query.queue,
@@ -178,7 +186,8 @@ async def read_served_history(
                     return found, bool(after)
                 asked["continue"] = after
     except NoView as error:
-        raise NoHistory(f"{error}; --file FILE reads the file of gpusched run --history") from error
+        kind = NoHistory if isinstance(error, NotServed) else NoHistoryView
+        raise kind(f"{error}; --file FILE reads the file of gpusched run --history") from error
 
 
 def _as_time(seconds: float) -> str:
