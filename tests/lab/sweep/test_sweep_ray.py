@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -61,6 +62,22 @@ def test_a_cluster_that_does_not_answer_is_told(
     assert run(tmp_path / "sweep.yaml", "--ray", address) == 69
     assert f"the Ray cluster {address} cannot be reached: [Errno 111]" in capsys.readouterr().err
     assert list((tmp_path / "out" / "points").iterdir()) == []
+
+
+def test_what_sigterm_does_stays_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a library that, as Ray, ends the program by SIGTERM once it is imported: the table is written all the same."""
+    (tmp_path / "ray.py").write_text(
+        "import signal, sys\nsignal.signal(signal.SIGTERM, lambda number, _: sys.exit(number))\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "ray", raising=False)
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray_workers.load_ray()
+        assert signal.getsignal(signal.SIGTERM) is before
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        sys.modules.pop("ray", None)
 
 
 class LocalRayletDiedError(Exception):

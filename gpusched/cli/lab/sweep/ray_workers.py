@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import signal
 import socket
 from collections.abc import Iterator
 from importlib import import_module
@@ -55,13 +56,17 @@ def load_ray() -> Any:
     if _has_token():
         # So does `ray start`, and Ray reads it once. A cluster that wants no token takes one.
         os.environ.setdefault("RAY_AUTH_MODE", "token")
+    before = signal.getsignal(signal.SIGTERM)
     try:
-        return import_module("ray")
+        ray = import_module("ray")
     except ModuleNotFoundError as error:
         raise NotInstalled(
             f"--ray needs {error.name}, which is not installed: "
             f'run pip install ".[ray]" in a checkout of gpusched {__version__}'
         ) from error
+    if signal.getsignal(signal.SIGTERM) is not before:
+        signal.signal(signal.SIGTERM, before)  # Ray's would end the program without a table
+    return ray
 
 
 def _has_token() -> bool:
