@@ -17,7 +17,7 @@ of its class until the next claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack
 from itertools import islice
@@ -28,7 +28,7 @@ import attrs
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.api.meta.resources import NOTHING, Resources, total
 from gpusched.base.classes import frozen
-from gpusched.cache.gangs.equivalence import Omit, placement_key
+from gpusched.cache.gangs.equivalence import Omit, PlacementKey, placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.queue_order import in_queue_order
@@ -41,6 +41,7 @@ from gpusched.session.preempt.claims.session_starts import LowestPriorities, gan
 from gpusched.session.preempt.victim_selection import VictimRules
 from gpusched.session.preempt.victims import RunningGang, Victims
 from gpusched.session.state.decided.remade_gangs import remade_gang
+from gpusched.session.state.equivalence import GangCache
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, EvictOperation, Statement
 
@@ -55,6 +56,26 @@ TRIALS_MAX: Final = 64
 
 ClaimTrial = Callable[[VictimRules, Victims, Gang], bool]
 """Whether others would be evicted for a gang under these rules, of these victims."""
+
+
+class _RemadeKeys:
+    """What decides where gangs that run would be placed once they are made again as a whole, kept from session to session."""
+
+    def __init__(self) -> None:
+        self._keys: GangCache[PlacementKey] = GangCache()
+
+    def key_of(self, gang: Gang) -> PlacementKey:
+        """All but the length of one of them."""
+        known = self._keys.get(gang)
+        if known is None:
+            remade = remade_gang(gang, gang.placed)
+            known = placement_key(remade, without=Omit.LENGTH)
+            self._keys.set(gang, known)
+        return known
+
+    def keep_only(self, gangs: Mapping[GangKey, Gang]) -> None:
+        """Forget all other gangs, to bound memory."""
+        self._keys.keep_only(gangs.values(), len(gangs))
 
 
 class ChainCheck:
@@ -138,14 +159,15 @@ class ChainCheck:
             queue: gangs of the victim's queue, of which the first ``ALIKE_MAX`` are compared that
                 leave as a whole or not at all.
         """
-        found = []
-        key = placement_key(claimant)
-        whole = (each for each in queue if each.may_end and not each.surplus)
-        for running in islice(whole, ALIKE_MAX):
-            remade = remade_gang(running.gang, running.gang.placed)
-            if (key, placement_key(remade, without=Omit.LENGTH)) in self._stay:
-                found.append(running.gang)
-        return found
+        key, keys = placement_key(claimant), self._remade_keys
+        whole = (each.gang for each in queue if each.may_end and not each.surplus)
+        return [gang for gang in islice(whole, ALIKE_MAX) if (key, keys.key_of(gang)) in self._stay]
+
+    @property
+    def _remade_keys(self) -> _RemadeKeys:
+        cache = self._session.cache.kept.get_or_make(_RemadeKeys, _RemadeKeys)
+        cache.keep_only(self._session.snapshot.placed_gangs)
+        return cache
 
     def gang_that_takes_over(self, claimant: Gang, statement: Statement) -> Gang | None:
         """A gang that waits and would have a claimant evicted once it is there; None when none was found.
