@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import attrs
 import numpy as np
@@ -49,6 +49,8 @@ from gpusched.session.state.session import Session
 
 _GANGS_AT_FIRST = 2_000
 """Gangs among which is chosen; more queues are taken in, fourfold, where these do not do."""
+_GANGS_WHERE_ANY_DO: Final = 128
+"""The same where it is only asked whether there are victims."""
 ClaimantClass = Hashable
 """The key under which claimants share victims, see ``Preemption``."""
 
@@ -376,7 +378,8 @@ class VictimSelector:
     ) -> PoolStage:
         """Victims of the first queues, or of more than before; ``alone`` where there is one area."""
         known = self._stages.get((kind, number))
-        most = _GANGS_AT_FIRST if known is None else known.gangs * 4
+        first = _GANGS_WHERE_ANY_DO if self._any_will_do else _GANGS_AT_FIRST
+        most = first if known is None else known.gangs * 4
         stage = self._pool_stage(claimant, kind, area, most, alone=alone)
         self._stages[kind, number] = stage
         return stage

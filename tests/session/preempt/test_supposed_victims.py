@@ -8,6 +8,7 @@ from collections import Counter
 import attrs
 import pytest
 
+from gpusched.session.preempt import victim_selection
 from gpusched.session.preempt.claims import supposed_victims
 from gpusched.session.preempt.claims.supposed_victims import SupposedVictims
 from gpusched.session.preempt.victim_selection import VictimSelector
@@ -114,4 +115,15 @@ def test_claims_are_those_of_searches(monkeypatch):
     told = [history(seed) for seed in seeds]
     assert hits[True] > len(seeds)  # others would prove nothing
     monkeypatch.setattr(supposed_victims, "KEPT_MAX", 0)
+    assert told == [history(seed) for seed in seeds]
+
+
+@pytest.mark.long
+def test_who_is_supposed_to_claim_needs_few_victims_at_first(monkeypatch):
+    """In such crowds claims are the same where those who are supposed to claim are shown one queue of victims after the other, or all."""
+    seeds = one_of(16, range(64), first=2)
+    monkeypatch.setattr(victim_selection, "_GANGS_WHERE_ANY_DO", 1)
+    told = [history(seed) for seed in seeds]
+    assert any(who for each in told for who in each)
+    monkeypatch.setattr(victim_selection, "_GANGS_WHERE_ANY_DO", 2_000)
     assert told == [history(seed) for seed in seeds]
