@@ -126,14 +126,15 @@ class _VictimMessages:
         """The claimant, and what both queues hold once the victims are evicted."""
         resource = self._compared_resource(gang)
         own = self._holdings_text(gang.queue, resource)
+        where = " in this shard" if self._session.snapshot.queues.is_part else ""
         if not evictions:
-            return f"reclaimed for {gang_text(gang)}: {own}"
+            return f"reclaimed for {gang_text(gang)}: {own}{where}"
         victim = evictions[0].gang.queue
         more = len({each.gang.queue for each in evictions}) - 1
         others = f", and {more} more queues" if more else ""
         theirs = self._holdings_text(victim, resource)
         return truncate_message(
-            f"reclaimed for {gang_text(gang)}: {own}, {theirs} after this{others}"
+            f"reclaimed for {gang_text(gang)}: {own}, {theirs} after this{others}{where}"
         )
 
     def _compared_resource(self, gang: Gang) -> str:

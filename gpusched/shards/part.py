@@ -26,7 +26,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.part import ClusterPart, PlacedPods
 from gpusched.cache.queues.queues_here import QueuesHere
 from gpusched.cache.snapshot import Snapshot
-from gpusched.session.framework.reasons import truncate_message
+from gpusched.session.framework.reasons import Reason, truncate_message
 from gpusched.session.state.plan import PendingReason, Plan
 from gpusched.shards.account_grants import AccountGrants, lasting_here, used_elsewhere, users_here
 from gpusched.shards.accounts import is_kept_in_one_shard
@@ -52,6 +52,8 @@ from gpusched.shards.lending import NodeLending, idle_nodes
 from gpusched.shards.nodes import ShardNodes
 from gpusched.shards.queue_parts import QueueParts, foreign_parts
 
+TOLD_WITH_SHARD: Final = LACKS_ROOM | {Reason.WAITING_FOR_QUOTA, Reason.USER_LIMIT}
+"""Reasons whose amounts are those of a shard, or are granted to it."""
 FORGOTTEN_S: Final = 60.0
 """After which a gang that is gone is taken off the board."""
 STRAYS_TOLD: Final = 4
@@ -463,7 +465,7 @@ class ShardPart(ClusterPart):
             queues=self._parts.tell(plan.queues, self._foreign, tells_cluster=self.tells_cluster),
             gangs=tuple(
                 attrs.evolve(each, scheduled=self._with_shard(each.gang, each.scheduled))
-                if each.scheduled.reason in LACKS_ROOM and self.takes_gang(each.gang)
+                if each.scheduled.reason in TOLD_WITH_SHARD and self.takes_gang(each.gang)
                 else each
                 for each in plan.gangs
             ),
@@ -471,6 +473,8 @@ class ShardPart(ClusterPart):
 
     def _with_shard(self, gang: GangKey, reason: PendingReason) -> PendingReason:
         where = f"; in shard {self.shard_of_gang(gang)}"
+        if reason.reason not in LACKS_ROOM:
+            return attrs.evolve(reason, message=truncate_message(reason.message + where))
         if gang in self._too_large:
             where = "; no shard has room for it: gangs do not span shards"
         wish = self.lending.wishes.get(self.shard_of_gang(gang))

@@ -109,6 +109,11 @@ class QueueTree:
     free_elsewhere: Resources = NOTHING
     tells_cluster: bool = True
 
+    @property
+    def is_part(self) -> bool:
+        """Whether other daemons have nodes, so that amounts are those of some shards alone."""
+        return bool(self.total_elsewhere)
+
     def get(self, name: str) -> QueueNode | None:
         """The queue of that name."""
         return self.queues.get(name)

@@ -244,7 +244,9 @@ class Session:
 
     def _as_seen(self, gang: Gang) -> Gang:
         named = resolve_level_names(self._without_overdue(gang), self._named_levels)
-        return with_unknown_types_told(named, lambda: self.gpu_types)
+        return with_unknown_types_told(
+            named, lambda: self.gpu_types, in_part=self.snapshot.queues.is_part
+        )
 
     def _named_levels(self) -> tuple[TopologyLevel, ...]:
         snapshot = self.snapshot

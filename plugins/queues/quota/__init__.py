@@ -199,10 +199,11 @@ def _check_capability(
             if holds.get(resource) + need <= cap:
                 continue
             _, left = node.of_others(name, resource, cap, cap - node.elsewhere.get(resource))
+            has = holds.get(resource) - left
             words = {
                 "need": format_quantity(need, resource=resource),
-                "held": format_quantity(holds.get(resource) - left, resource=resource),
-                "others": others_text(left, resource),
+                "held": format_quantity(has, resource=resource),
+                "others": others_text(left if has + need <= cap else 0, resource),
                 "cap": format_quantity(cap, resource=resource),
                 "resource": resource,
                 "devices": view.devices_text(gang, resource),
@@ -283,10 +284,11 @@ def _check_not_preemptible(gang: Gang, asked: Resources, view: View) -> Verdict:
             if fixed.get(resource) + need <= here:
                 continue
             theirs, left = node.of_others(node.lasting_account, resource, deserved, here)
+            has = fixed.get(resource) + theirs
             words = {
-                "others": others_text(left, resource),
+                "others": others_text(left if has + need <= deserved else 0, resource),
                 "need": format_quantity(need, resource=resource),
-                "held": format_quantity(fixed.get(resource) + theirs, resource=resource),
+                "held": format_quantity(has, resource=resource),
                 "deserved": format_quantity(deserved, resource=resource),
                 "resource": resource,
                 "devices": view.devices_text(gang, resource),

@@ -102,7 +102,7 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
             "has": format_quantity(has, resource=resource),
             "resource": resource,
             "verb": verb,
-            "others": others_text(left, resource),
+            "others": others_text(left if has + need <= most else 0, resource),
         }
         if need > most:
             return deny(
@@ -113,7 +113,7 @@ def _check_limit(gang: Gang, counted: _CountedLimit, view: View, held: Held) -> 
             )
         return wait(
             Reason.USER_LIMIT,
-            "needs {need} {resource}; {who} {verb} {has} of at most {most} in queue {queue}{others}{holders}",
+            "needs {need} {resource}; {who} {verb} {has} of at most {most} in queue {queue}{holders}{others}",
             holders=_holders_text(gang, resource, view.running_of_user(counted.account)),
             **words,
             **amounts,
@@ -136,7 +136,9 @@ def _check_counts(gang: Gang, counted: _CountedLimit, view: View) -> Verdict:
                 "{who} {verb} {count} of at most {most} gangs running in queue {queue}{others}",
                 count=len(running) + theirs,
                 most=limit.max_running,
-                others=others_text(left, RUNNING_GANGS),
+                others=others_text(
+                    left if len(running) + theirs < limit.max_running else 0, RUNNING_GANGS
+                ),
                 verb=several,
                 **words,
             )
@@ -156,9 +158,10 @@ def _check_counts(gang: Gang, counted: _CountedLimit, view: View) -> Verdict:
 
 
 def others_text(amount: int, resource: str) -> str:
-    """What is left of a limit and is not to be used here, for sentences; empty for nothing."""
+    """What is left of a limit that would be enough, and is not to be used here, for sentences; empty for nothing."""
     told = str(amount) if resource == RUNNING_GANGS else format_quantity(amount, resource=resource)
-    return f", with {told} more that this shard is not granted yet" if amount else ""
+    more = "more is" if told == "1" else "more are"
+    return f"; {told} {more} not granted to this shard yet" if amount else ""
 
 
 def _holders_text(gang: Gang, resource: str, running: Sequence[Gang]) -> str:

@@ -79,7 +79,7 @@ class Shortage:
         asked = pods_with_requests_text(count, self.pod_class)
         if total == 0:
             return Reason.NO_FEASIBLE_NODE, truncate_message(
-                f"needs {asked}; the cluster has no usable node"
+                f"needs {asked}; there is no usable node"
             )
         fit = self.placed
         if fit is None:

@@ -130,12 +130,15 @@ def slowest_speed(
     return min((each[1] for each in named if each is not None), default=FULL_SPEED)
 
 
-def with_unknown_types_told(gang: Gang, types: Callable[[], NodeGpuTypes]) -> Gang:
+def with_unknown_types_told(
+    gang: Gang, types: Callable[[], NodeGpuTypes], *, in_part: bool
+) -> Gang:
     """The gang with a warning where it names types of GPUs that no node has, beside some that are there.
 
     Args:
         gang: any gang.
         types: gives the types; called only for gangs that name some.
+        in_part: whether other shards have nodes, too.
     """
     request = gang.terms.gpu_types
     if not request.speeds:
@@ -144,7 +147,8 @@ def with_unknown_types_told(gang: Gang, types: Callable[[], NodeGpuTypes]) -> Ga
     unknown = [each[0] for each in request.speeds if each not in named]
     if not unknown or len(unknown) == len(request.speeds):
         return gang
-    warning = f"gpuTypes.speeds names {list_gpu_types(unknown)}, which no node has"
+    whose = " of its shard" if in_part else ""
+    warning = f"gpuTypes.speeds names {list_gpu_types(unknown)}, which no node{whose} has"
     return attrs.evolve(gang, warning="; ".join(filter(None, (gang.warning, warning))))
 
 
