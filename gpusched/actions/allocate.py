@@ -84,7 +84,8 @@ class Allocate:
         """Gangs as their turns come, and whether each lost members and is to be whole again."""
         first, later = split_repairs(session, ready)
         yield from ((gang, True) for gang in in_queue_order(session, first))
-        if session.early_end.came_as_foreseen:
+        # Who may bind no more pods in this session is told so, whatever the session before has found.
+        if session.early_end.came_as_foreseen and not session.placements.is_full:
             return
         waiting = [*later, *session.gang_selection.heads_left_out]
         yield from ((gang, False) for gang in in_queue_order(session, waiting))

@@ -226,3 +226,19 @@ def test_the_more_gangs_wait_the_later_starts_have_a_session_of_their_own(gangs,
     seen.begin_session(101.0)
     left = ExpectedStarts(100.0)
     assert seen.note_whole_session(101.0, holds_until=inf, starts=left, gangs=gangs) == again
+
+
+@pytest.mark.parametrize("most", [1, 2, 3, 5000])
+def test_where_a_session_may_bind_few_pods_it_ends_as_it_would_anew(given, most):
+    """Given pods that go where they were expected, then a session that may bind no more after them is the same with and without what is kept."""
+    given.cache.use_limits(attrs.evolve(given.cache.limits, binds_per_session=most))
+    c = started(given, "one", "two")
+    pods_come(c, "one")
+    pods_come(c, "two")
+    kept = foreseen_session(c)
+    anew = decide(
+        c.snapshot, c.policy, guard=PluginGuard(SystemClock()), session_cache=SessionCache()
+    )
+    assert (kept.plan, kept.ended_early, kept.settled) == (
+        anew.plan, anew.ended_early, anew.settled,
+    )  # fmt: skip
