@@ -40,7 +40,7 @@ def in_giving_order(
 
     def step(part: VictimGroup) -> tuple[int, ...]:
         if id(part) not in known:
-            chunks = eviction_chunks(part, victims.running(part.gang))
+            chunks = _chunks_of(part, victims)
             steps = [[chunk.released.get(name) for name in gpus] for chunk in chunks]
             known[id(part)] = tuple(max(steps, default=[]))
         return known[id(part)]
@@ -71,7 +71,7 @@ def eviction_steps(
     """Parts in the order in which their queues give, each with the steps in which it goes."""
     pools = session.queue_accounts.pools
     return [
-        (part, eviction_chunks(part, victims.running(part.gang), pools))
+        (part, _chunks_of(part, victims, pools))
         for part in in_giving_order(session, claimant, victims, parts)
     ]
 
@@ -108,6 +108,15 @@ def refused_victim(
         low, high = (middle, high) if passes(middle) else (low, middle)
     number = next(n for n, owner in enumerate(parts) if owner.gang is chunks[high - 1].victim)
     return parts[:number], parts[number].gang
+
+
+def _chunks_of(
+    part: VictimGroup, victims: Victims, pools: NodePoolAccounts | None = None
+) -> list[Chunk]:
+    """The steps in which a part of a choice of these victims goes."""
+    if part.gang.running_kind is not None:  # whatever it could lose: it goes at once
+        return [Chunk(part.gang, _requests_of(part.seats, pools))]
+    return eviction_chunks(part, victims.running(part.gang), pools)
 
 
 def eviction_chunks(

@@ -30,6 +30,8 @@ class ExcludedVictims:
     def without(self, gangs: list[Gang], queue: str) -> list[Gang]:
         """Gangs of a queue that may leave still."""
         kept = self.kept.get(queue)
+        if not self.gangs and kept is None:
+            return gangs
         return [
             gang
             for gang in gangs
