@@ -33,6 +33,7 @@ T = TypeVar("T")
 
 VictimFilter = Callable[[Gang, Gang, str], Verdict]
 VictimsFilter = Callable[[Gang, Sequence[Gang], str], "Sequence[bool] | npt.NDArray[np.bool_]"]
+ClaimantsFilter = Callable[[Sequence[Gang], Gang, str], "Sequence[bool] | npt.NDArray[np.bool_]"]
 VictimOrder = Callable[[Gang, Gang, str], Key]
 VictimsOrder = Callable[[Gang, Sequence[Gang], str], Sequence[Key]]
 NodeScore = Callable[[PodClass, NodeRows], Ints | None]
@@ -290,7 +291,13 @@ class HookCalls:
         return contain_when_called(self.guard, named, sound, unknown)
 
     def _wrap_victim_filter(
-        self, hook: str, allows: VictimFilter, for_all: VictimsFilter | None, *, alike: bool
+        self,
+        hook: str,
+        allows: VictimFilter,
+        for_all: VictimsFilter | None,
+        *,
+        alike: bool,
+        for_claimants: ClaimantsFilter | None = None,
     ) -> VictimFilterHook:
         """A filter of victims; what is no bool for each of them is a fault."""
         plugin = self.plugin
@@ -304,7 +311,33 @@ class HookCalls:
 
         one = self._wrap_check(hook, allows, NO_EVICTION)
         listed = None if for_all is None else self._wrap_list(hook, sound, of_one, alike=alike)
-        return VictimHook(one, listed, alike and not self.guard.compares_lists)
+        turned = for_claimants and self._wrap_claimants(hook, for_claimants, of_one)
+        return VictimHook(one, listed, alike and not self.guard.compares_lists, turned)
+
+    def _wrap_claimants(
+        self, hook: str, for_claimants: ClaimantsFilter, of_one: Callable[[Gang, Gang, str], bool]
+    ) -> Callable[[Sequence[Gang], Gang, str], Sequence[bool] | None]:
+        """The form for many claimants of the filter that was wrapped last; a fault answers None."""
+        plugin, compares = self.plugin, self.guard.compares_lists
+
+        def sound(claimants: Sequence[Gang], victim: Gang, action: str) -> Sequence[bool] | None:
+            said = for_claimants(claimants, victim, action)
+            answers = _bools(plugin, hook, said, len(claimants), form="for_claimants")
+            for claimant, answer in zip(claimants, answers, strict=True) if compares else ():
+                alone = of_one(claimant, victim, action)
+                if alone != answer:
+                    told = f"for_claimants says {answer!r} of gang {claimant.key}, by itself it is {alone!r}"
+                    raise PluginFault(plugin, hook, told)
+            return answers
+
+        def unknown(
+            fault: PluginFault, _claimants: Sequence[Gang], _victim: Gang, _action: str
+        ) -> Sequence[bool] | None:
+            self.faults.append(str(fault))
+            return None
+
+        named = (plugin, hook, self._part_name(hook, f"claimants {FOR_ALL}"))
+        return contain_when_called(self.guard, named, sound, unknown)
 
     def _wrap_victim_key(
         self, hook: str, key: VictimOrder, for_all: VictimsOrder | None, *, alike: bool
@@ -433,12 +466,14 @@ def contain_when_called(
     return call
 
 
-def _bools(plugin: str, hook: str, answers: object, count: int) -> list[bool]:
+def _bools(
+    plugin: str, hook: str, answers: object, count: int, *, form: str = "for_all"
+) -> list[bool]:
     """What a form for many answered, if it is a bool for each."""
     mask = np.asarray(answers)
     if mask.shape != (count,) or mask.dtype != np.bool_:
         found = f"{mask.dtype} of shape {mask.shape}"
-        raise PluginFault(plugin, hook, f"for_all: {found}, not {count} bools")
+        raise PluginFault(plugin, hook, f"{form}: {found}, not {count} bools")
     checked: list[bool] = mask.tolist()
     return checked
 

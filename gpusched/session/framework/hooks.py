@@ -46,6 +46,7 @@ from gpusched.cache.queues.tree import QueueNode
 from gpusched.session.framework.guard import DependsOn, Guard
 from gpusched.session.framework.hook_calls import (
     NO_EVICTION,
+    ClaimantsFilter,
     Fields,
     FilterDetail,
     FullnessOf,
@@ -391,8 +392,9 @@ class Hooks(HookCalls):
         self.growth_checks.append(self._wrap_check("growth_check", check, NO_EVICTION))
 
     def victim_filter(
-        self, allows: VictimFilter, *, for_all: VictimsFilter | None = None, alike: bool = False
-    ) -> None:
+        self, allows: VictimFilter, *, for_all: VictimsFilter | None = None, alike: bool = False,
+        for_claimants: ClaimantsFilter | None = None,
+    ) -> None:  # fmt: skip
         """May any part of a running gang be evicted for the claimant?
 
         Called as ``allows(claimant, victim, action)`` with the action ``preempt`` (same queue)
@@ -401,14 +403,15 @@ class Hooks(HookCalls):
         no other policy can allow the victim again.
 
         Thousands may run. ``for_all(claimant, victims, action)`` says the same of a list of victims
-        at once: a bool for each, whether ``allows`` would not refuse it. It is called in place of ``allows`` where
-        no sentence is needed; where it fails, that is told, and ``allows`` is called for each.
+        at once: a bool for each, whether ``allows`` would not refuse it; ``for_claimants(claimants, victim, action)`` of a
+        list of claimants. They are called in place of ``allows`` where no sentence is needed; where one fails, ``allows`` is.
 
         ``alike``: what it says of a gang that is one pod, which runs, depends on nothing else than its
         queue, namespace, priority and terms, and the class and priority of its pod, beside what the view
         shows of queues: one of those that are equal in these is asked about.
         """
-        made = self._wrap_victim_filter("victim_filter", allows, for_all, alike=alike)
+        about = ("victim_filter", allows, for_all)
+        made = self._wrap_victim_filter(*about, alike=alike, for_claimants=for_claimants)
         self.victim_filters.append(made)
 
     def stop_filter(self, allows: VictimFilter, *, for_all: VictimsFilter | None = None) -> None:

@@ -38,6 +38,7 @@ class VictimHook(Generic[R, A]):
     of_one: Callable[[Gang, Gang, str], R]
     of_all: Callable[[Gang, Sequence[Gang], str], Sequence[A] | None] | None = None
     alike: bool = False
+    of_claimants: Callable[[Sequence[Gang], Gang, str], Sequence[A] | None] | None = None
 
     def __call__(self, claimant: Gang, victim: Gang, action: str) -> R:
         """Say it of one victim."""
@@ -82,6 +83,22 @@ def _allowed(
             said = [not each.of_one(claimant, victim, action).refuses for victim in left]
         if False in said:
             left = [victim for victim, allowed in zip(left, said, strict=True) if allowed]
+    return left
+
+
+def allowed_claimants(
+    filters: Sequence[VictimFilterHook], claimants: Sequence[Gang], victim: Gang, action: str
+) -> list[Gang]:
+    """Of these claimants those to which every filter lets a victim lose something, in their order."""
+    left = list(claimants)
+    for each in filters:
+        if not left:
+            break
+        said = each.of_claimants(left, victim, action) if each.of_claimants is not None else None
+        if said is None:
+            said = [bool(_allowed([each], claimant, [victim], action)) for claimant in left]
+        if False in said:
+            left = [claimant for claimant, allowed in zip(left, said, strict=True) if allowed]
     return left
 
 

@@ -8,8 +8,9 @@ from typing import ClassVar, Final, Literal
 
 import attrs
 from attrs import validators as v
+from gpusched_plugins.queues.fairshare.claimant import keys_by_queue
 from gpusched_plugins.queues.fairshare.queue_order import QueueOrder, tell_queue_key
-from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules, keys_by_queue
+from gpusched_plugins.queues.fairshare.reclaim_rules import ReclaimRules
 from gpusched_plugins.queues.fairshare.shares import Shares, SurplusRule
 
 from gpusched.plugin import (
@@ -19,7 +20,6 @@ from gpusched.plugin import (
     Hooks,
     Key,
     KeyMeaning,
-    Proposal,
     QueueNode,
     Resources,
     Stable,
@@ -159,6 +159,9 @@ def _register_reclaim(
     def may_each_lose(claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
         return gates().may_each_lose(claimant, victims, action)
 
+    def may_lose_to_each(claimants: Sequence[Gang], victim: Gang, action: str) -> list[bool]:
+        return gates().may_lose_to_each(claimants, victim, action)
+
     def lanes(claimant: Gang, victims: Sequence[Gang], action: str) -> list[Key]:
         return keys_by_queue(victims, lambda victim: gates().lane(claimant, victim, action))
 
@@ -168,16 +171,15 @@ def _register_reclaim(
     def limits(claimant: Gang, action: str, queues: Sequence[str]) -> EvictionLimits | None:
         return gates().limits(claimant, action, queues)
 
-    def may_go(proposal: Proposal) -> Verdict:
-        return gates().may_go(proposal)
-
     hooks.reclaim_check(may_claim)
     if grows:
         hooks.growth_check(may_grow)
     # What is held in node pools differs with the node.
-    hooks.victim_filter(may_lose, for_all=may_each_lose, alike=not pooled)
+    hooks.victim_filter(
+        may_lose, for_all=may_each_lose, alike=not pooled, for_claimants=may_lose_to_each
+    )
     hooks.victim_order(lane, fixed=True, for_all=lanes, alike=True)
     hooks.victim_preference(preferred, for_all=preferences, alike=True)
     hooks.eviction_limits(limits)
-    hooks.reclaim_gate(may_go)
+    hooks.reclaim_gate(lambda proposal: gates().may_go(proposal))
     hooks.monotone_claims()

@@ -15,8 +15,9 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 
+from gpusched_plugins.queues.fairshare.claimant import Claimant, Rights, keys_by_queue
 from gpusched_plugins.queues.fairshare.entitlement import (
     Held,
     ReclaimRequest,
@@ -56,8 +57,8 @@ from gpusched.plugin import (
 )
 
 PERCENT = 100
-Rights = tuple[bool, bool]
-"""Whether a chain may claim by what it deserves, and whether by its fair share."""
+_Above = dict[tuple[tuple[str, ...], frozenset[str]], tuple[bool, bool]]
+"""By levels and names of resources, whether all levels hold more of one than they deserve, and than they are due."""
 
 
 class ReclaimRules:
@@ -120,13 +121,13 @@ class ReclaimRules:
         """Whether the victim could lose anything to the claimant."""
         if action != RECLAIM:
             return ABSTAIN
-        return self._may_lose(_Claimant(self, claimant), victim, self._view.held(victim))
+        return self._may_lose(Claimant(self, claimant), victim, self._view.held(victim))
 
     def may_each_lose(self, claimant: Gang, victims: Sequence[Gang], action: str) -> list[bool]:
         """The same of many victims: one answer for all of a queue that hold the same."""
         if action != RECLAIM:
             return [True] * len(victims)
-        about, held = _Claimant(self, claimant), self._view.held
+        about, held = Claimant(self, claimant), self._view.held
         known: dict[tuple[str, bool, tuple[tuple[str, int], ...]], bool] = {}
         gives: dict[tuple[str, bool], bool] = {}
         answers = []
@@ -142,13 +143,27 @@ class ReclaimRules:
             answers.append(answer)
         return answers
 
-    def _may_give(self, claimant: _Claimant, victim: Gang, *, decided: bool) -> bool:
+    def may_lose_to_each(self, claimants: Sequence[Gang], victim: Gang, action: str) -> list[bool]:
+        """Whether the victim could lose anything to each of many claimants: its levels are looked at once."""
+        if action != RECLAIM:
+            return [True] * len(claimants)
+        holds, above, answers = self._view.held(victim), _Above(), []
+        for about in (Claimant(self, claimant) for claimant in claimants):
+            decided = any(holds.get(name) for name in about.names)
+            gives = self._may_give(about, victim, decided=decided, above=above)
+            answers.append(gives and not self._may_lose(about, victim, holds).refuses)
+        return answers
+
+    def _may_give(
+        self, claimant: Claimant, victim: Gang, *, decided: bool, above: _Above | None = None
+    ) -> bool:
         """Whether a queue may give anything, however much a victim of it holds of the resources that decide.
 
         Args:
             claimant: for which.
             victim: of the queue.
             decided: whether such victims hold some of these.
+            above: what is known of its levels, as accounts are.
         """
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
         if not mine or not theirs:
@@ -157,11 +172,13 @@ class ReclaimRules:
         if not decided:
             names |= {resource_of(name) for name in claimant.names}
             names |= {name for name, amount in claimant.asked.items if amount}
-        deserved, due = self._are_above(theirs, names)
-        if not (deserved or due):
-            return False  # whatever rights the claimant has, which cost more to find
-        _, (by_deserved, by_fair_share) = claimant.claim_with(mine)
-        return (by_deserved and deserved) or (by_fair_share and due)
+        known = None if above is None else above.get((theirs, frozenset(names)))
+        if known is None:
+            known = self._are_above(theirs, names)
+            if above is not None:
+                above[theirs, frozenset(names)] = known
+        # Whatever rights the claimant has, which cost more to find.
+        return any(known) and claimant.has_right(mine, *known)
 
     def _are_above(self, levels: Sequence[str], names: Collection[str]) -> tuple[bool, bool]:
         """Whether all levels hold more of one of some resources than they deserve, where they say so, and than they are due."""
@@ -179,7 +196,7 @@ class ReclaimRules:
                 break
         return above_deserved, above_due
 
-    def _may_lose(self, claimant: _Claimant, victim: Gang, holds: Resources) -> Verdict:
+    def _may_lose(self, claimant: Claimant, victim: Gang, holds: Resources) -> Verdict:
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
         if not mine or not theirs:
             return no_common_tree(theirs)
@@ -353,6 +370,13 @@ class ReclaimRules:
         """Whether a chain that holds so much may claim by what it deserves, and by its fair share."""
         about = (claim.chain, claim.requests, claim.names, claimed)
         return self._within_deserved(*about), self._within_fair_share(*about)
+
+    def has_right(self, claim: ReclaimRequest, claimed: Held, deserved: bool, due: bool) -> bool:
+        """Whether it may claim by what it deserves, or by its fair share, where each of these counts."""
+        about = (claim.chain, claim.requests, claim.names, claimed)
+        return (deserved and self._within_deserved(*about)) or (
+            due and self._within_fair_share(*about)
+        )
 
     def _may_take_chunk(
         self,
@@ -550,40 +574,3 @@ class ReclaimRules:
             return less(self._view.staying(queue), gone.get(queue, NOTHING))
 
         return after
-
-
-class _Claimant:
-    """A claimant whose possible victims are judged on the accounts as they are.
-
-    Attributes:
-        path: of its queue.
-        asked: what it requests.
-        names: resources that decide.
-    """
-
-    def __init__(self, rules: ReclaimRules, gang: Gang) -> None:
-        self._rules = rules
-        self._gang = gang
-        self._claimed: Held | None = None
-        self.asked, self.names = rules.deciding_request(gang)
-        self._claims: dict[tuple[str, ...], tuple[ReclaimRequest, Rights]] = {}
-        self.path = rules.path_of(gang)
-
-    def claim_with(self, chain: tuple[str, ...]) -> tuple[ReclaimRequest, Rights]:
-        """Its claim with a chain of its levels, and the rights that it has with them."""
-        known = self._claims.get(chain)
-        if known is None:
-            if self._claimed is None:
-                self._claimed = self._rules.held_after_all_reclaims(self._gang, self.names)
-            claim = ReclaimRequest(chain, self.asked, self.names)
-            known = self._claims[chain] = (claim, self._rules.rights_of(claim, self._claimed))
-        return known
-
-
-def keys_by_queue(victims: Sequence[Gang], key: Callable[[Gang], Key]) -> list[Key]:
-    """Keys of victims, of which those of one queue have the same."""
-    known: dict[str, Key] = {}
-    for victim in victims:
-        if victim.queue not in known:
-            known[victim.queue] = key(victim)
-    return [known[victim.queue] for victim in victims]

@@ -80,7 +80,8 @@ def test_plans_are_those_of_hooks_that_answer_for_one_victim_alone(seed, monkeyp
     """Whatever a list form says, no session decides or tells anything else."""
     compared = PluginGuard(SystemClock(), compares_lists=True)
     told, _ = history(seed, compared)
-    monkeypatch.setattr(Hooks, "_wrap_list", lambda *_args, **_how: None)
+    for form in ("_wrap_list", "_wrap_claimants"):
+        monkeypatch.setattr(Hooks, form, lambda *_args, **_how: None)
     alone, _ = history(seed)
     assert told == alone
 
@@ -104,6 +105,22 @@ def test_each_shipped_list_form_says_what_the_form_for_one_says(seed):
                 assert list(each.of_all(claimant, running, action)) == expected
     assert asked
     assert hooks.faults == []
+
+
+@pytest.mark.parametrize("seed", one_of(6, range(24), first=3))
+def test_each_shipped_form_for_claimants_says_what_the_form_for_one_says(seed):
+    """Of every gang, about every one that runs, for each action."""
+    _, crowd = history(seed)
+    court = Court(crowd.c)
+    gangs = [gang for _, gang in sorted(court.gangs.items())]
+    filters = [each for each in court.hooks.victim_filters if each.of_claimants is not None]
+    assert filters
+    for victim in [gang for gang in gangs if gang.placed]:
+        for action in (PREEMPT, RECLAIM, CONSOLIDATE):
+            for each in filters:
+                expected = [not each(claimant, victim, action).refuses for claimant in gangs]
+                assert list(each.of_claimants(gangs, victim, action)) == expected
+    assert court.hooks.faults == []
 
 
 def test_every_shipped_hook_about_victims_answers_for_lists(given):
@@ -210,6 +227,51 @@ def test_an_order_that_fails_for_a_list_is_told_and_asked_one_by_one(hook, each)
     c = lends(lambda hooks: getattr(hooks, hook)(key, for_all=each, **how))
     assert left(c) == ["free"]
     assert f"plugin odd failed in hook {hook}: " in c.decision.faults[0]
+
+
+def contests(register, **guard):
+    """The same where a third queue waits for what it deserves: it is asked whether it would take over."""
+    c = lends(register, **guard).queue("c", limits=deserves(1))
+    return c.gang("other", pods=1, gpus=1, queue="c")
+
+
+def test_a_form_for_claimants_is_asked_in_place_of_the_others():
+    """It says which of those that wait might take a claimant's places."""
+    asked = []
+
+    def of_claimants(claimants, victim, _action):
+        asked.append(([each.key.name for each in claimants], victim.key.name))
+        return [victim.key.name != "kept" for _ in claimants]
+
+    c = contests(lambda hooks: hooks.victim_filter(keeps, for_claimants=of_claimants))
+    assert left(c) == ["free"]
+    assert asked in ([(["other"], "new")], [(["new"], "other")])
+    assert c.decision.faults == ()
+
+
+@pytest.mark.parametrize("of_claimants", NONSENSE)
+def test_a_filter_that_fails_for_claimants_is_told_and_asked_one_by_one(of_claimants):
+    """What the form for one says holds, and the author is told what went wrong."""
+
+    def turned(claimants, victim, action):
+        return of_claimants(victim, claimants, action)
+
+    c = contests(lambda hooks: hooks.victim_filter(keeps, for_claimants=turned))
+    assert left(c) == ["free"]
+    assert "plugin odd failed in hook victim_filter: " in c.decision.faults[0]
+
+
+def test_a_form_for_claimants_that_says_different_things_is_told():
+    """As that for victims."""
+
+    def turned(claimants, _victim, _action):
+        return [False] * len(claimants)
+
+    c = contests(
+        lambda hooks: hooks.victim_filter(keeps, for_claimants=turned), compares_lists=True
+    )
+    assert left(c) == ["free"]
+    assert "for_claimants says False of gang" in c.decision.faults[0]
 
 
 def test_a_list_form_that_never_works_is_set_aside():

@@ -17,9 +17,10 @@ of its class until the next claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack
+from functools import cached_property
 from itertools import islice
 from typing import Final
 
@@ -33,7 +34,7 @@ from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.gang_placement import place_ignoring_reservations
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.framework.plugin import Capability
-from gpusched.session.framework.proposal import allowed_victims
+from gpusched.session.framework.proposal import allowed_claimants
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.preempt.claims.claimants import ClaimRules, claim_rules, preemption_claimants
 from gpusched.session.preempt.claims.growing_gangs import growing_claimant, growth_rules
@@ -117,7 +118,7 @@ class ChainCheck:
         by_key = {each.gang.key: each for each in asked}
         with ExitStack() as supposed:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
-            if not any(map(self._may_evict, asked)):
+            if not any(map(self._may_evict, self._unlike(asked))):
                 return None  # whoever comes first: none is given a place before another is asked
             for gang in self._in_turn([each.gang for each in asked]):
                 each = by_key[gang.key]
@@ -132,11 +133,22 @@ class ChainCheck:
                     if evicts:
                         self._stay.add(alike)
                 else:
-                    grows = attrs.evolve(each, gang=gang_with_starts(session, gang, found))
-                    evicts = self._evicts_to_grow(grows, claimant, statement, supposed)
+                    grows = gang_with_starts(session, gang, found)
+                    variants = self._grown_variants(grows, each.lost, claimant)
+                    evicts = self._evicts_to_grow(variants, statement, supposed)
                 if evicts:
                     return each.victim
         return None
+
+    def _unlike(self, remade: Sequence[RemadeGang]) -> list[RemadeGang]:
+        """Of gangs that are one pod and alike the first, where policies about claims tell them not apart."""
+        hooks = self._session.hooks
+        if not hooks.all_monotone or hooks.guard.compares_lists:
+            return list(remade)
+        found: dict[Hashable, RemadeGang] = {}
+        for each in remade:
+            found.setdefault(each.victim.running_kind or each.victim.key, each)
+        return list(found.values())
 
     def _may_evict(self, each: RemadeGang) -> bool:
         """Whether others may be evicted for a gang that ends, or members for the growth of one that goes on."""
@@ -191,9 +203,13 @@ class ChainCheck:
         rules = claim_rules(session, victims)
         with ExitStack() as supposed:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
-            for gang in waiting:
-                taking = [each for each in rules if self._may_take(each, gang, there)]
-                if not taking or self._finds_room(gang, supposed) is not None:
+            may_take = self._who_may_take(rules, waiting, there)
+            for number, gang in enumerate(waiting):
+                taking = [each for each, some in may_take if gang.key in some and each.allow(gang)]
+                if not taking:
+                    continue
+                if self._finds_room(gang, supposed) is not None:  # others are asked beside it
+                    may_take = self._who_may_take(rules, waiting[number + 1 :], there)
                     continue
                 for each in taking:
                     if self._trials >= TRIALS_MAX:
@@ -213,14 +229,16 @@ class ChainCheck:
             self._session.on_gang(gang.key)
         return iter(gangs)
 
-    def _may_take(self, rules: ClaimRules, gang: Gang, victim: Gang) -> bool:
-        """Whether a gang may have a victim evicted, as far as that can be told without a search."""
-        filters, action = self._session.hooks.victim_filters, rules.victims.action
-        return (
-            rules.victims.may_be_victim(gang, victim)
-            and bool(allowed_victims(filters, gang, [victim], action))  # without a sentence why not
-            and rules.allow(gang)
-        )
+    def _who_may_take(
+        self, rules: Sequence[ClaimRules], gangs: Sequence[Gang], victim: Gang
+    ) -> list[tuple[ClaimRules, set[GangKey]]]:
+        """By rules, which gangs may have a victim evicted, as far as policies about the pair tell it without a sentence."""
+        filters, found = self._session.hooks.victim_filters, []
+        for each in rules:
+            some = [gang for gang in gangs if each.victims.may_be_victim(gang, victim)]
+            allowed = allowed_claimants(filters, some, victim, each.victims.action)
+            found.append((each, {gang.key for gang in allowed}))
+        return found
 
     def _waiting_gangs(self) -> list[Gang]:
         if self._waiting is None:
@@ -241,13 +259,13 @@ class ChainCheck:
         return self._waiting
 
     def _evicts_to_grow(
-        self, remade: RemadeGang, claimant: Gang, statement: Statement, supposed: ExitStack
+        self, variants: Iterable[Gang], statement: Statement, supposed: ExitStack
     ) -> bool:
         """Whether members that a gang has lost would have others evicted, after a statement."""
         session = self._session
         if not session.hooks.growth_checks or Capability.RECLAIM not in session.capabilities:
             return False
-        for growing in self._grown_variants(remade, claimant):
+        for growing in variants:
             if self._trials >= TRIALS_MAX or self._finds_room(growing, supposed) is not None:
                 return False
             left = Victims(session, nominated=True)
@@ -257,13 +275,15 @@ class ChainCheck:
                 return True
         return False
 
-    def _grown_variants(self, remade: RemadeGang, claimant: Gang) -> Iterator[Gang]:
+    def _grown_variants(
+        self, gang: Gang, lost_members: AbstractSet[UID], claimant: Gang
+    ) -> Iterator[Gang]:
         """The gang with the members that it has lost and may ask for: all of a class, then fewer."""
-        session, gang = self._session, remade.gang
+        session = self._session
         checks = session.hooks.growth_checks
         minima: Resources | None = None
         for pod_set in gang.pod_sets:
-            lost = tuple(pod for pod in pod_set.pods if pod.uid in remade.lost)
+            lost = tuple(pod for pod in pod_set.pods if pod.uid in lost_members)
             asked, count = attrs.evolve(pod_set, pods=lost), len(lost)
             while count:
                 growing = growing_claimant(gang, [(asked, count)])
@@ -329,17 +349,24 @@ class RemadeGang:
 
     Attributes:
         victim: the gang as it is before.
-        gang: the gang as it is then.
         lost: members that wait in place of those that leave.
     """
 
     victim: Gang
-    gang: Gang
     lost: AbstractSet[UID]
+
+    @cached_property
+    def gang(self) -> Gang:
+        """The gang as it is then: of many only some are looked at."""
+        return remade_gang(
+            self.victim, [each for each in self.victim.placed if each.pod.uid in self.lost]
+        )
 
     @property
     def ends(self) -> bool:
         """Whether it does not go on without the members that it loses."""
+        if self.victim.running_kind is not None:
+            return True  # its only pod leaves
         return bool(self.gang.missing_members or not self.gang.placed)
 
 
@@ -363,6 +390,5 @@ def remade_victims(
             continue  # no controller makes pods of a native group again that have none
         leaves = {each.member.pod.uid for each in operations}
         leaves |= {each.pod.uid for each in gang.placed if each.pod.uid in gone}
-        remade = remade_gang(gang, [each for each in gang.placed if each.pod.uid in leaves])
-        found.append(RemadeGang(gang, remade, leaves))
+        found.append(RemadeGang(gang, leaves))
     return found
