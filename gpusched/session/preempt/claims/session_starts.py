@@ -146,10 +146,14 @@ def note_priority(lowest: dict[str, int], gang: Gang) -> None:
 
 
 def session_placed_gangs(session: Session) -> PlacedGangs:
-    """The gangs of a session that run and may lose members."""
-    gangs = session.cache.kept.get_or_make(PlacedGangs, PlacedGangs)
-    gangs.follow(session.snapshot.placed_gangs)
-    return gangs
+    """The gangs of a session that run and may lose members; they follow its snapshot once."""
+
+    def followed() -> PlacedGangs:
+        gangs = session.cache.kept.get_or_make(PlacedGangs, PlacedGangs)
+        gangs.follow(session.snapshot.placed_gangs)
+        return gangs
+
+    return session.cycle_state.get_or_make(PlacedGangs, followed)
 
 
 def started_places(session: Session) -> list[StartingGang]:

@@ -115,7 +115,7 @@ class ChainCheck:
         self._lowest.refresh()
         ends = [each for each in remade if each.ends]
         asked = [*ends, *(each for each in remade if not each.ends)][:VICTIMS_ASKED_MAX]
-        by_key = {each.gang.key: each for each in asked}
+        by_key = {each.victim.key: each for each in asked}
         with ExitStack() as supposed:
             supposed.enter_context(self._charge_places(claimant, statement.assignments))
             if not any(map(self._may_evict, self._unlike(asked))):
