@@ -15,6 +15,8 @@ from gpusched.base.classes import frozen
 
 Amount = tuple[int, int, int]
 """Account, column and amount."""
+ByAccount = Mapping[int, tuple[int, ...]]
+"""Amounts by column, of each account that is named."""
 
 
 @frozen(slots=True)
@@ -28,21 +30,23 @@ class LossRight:
         returns: by account, how much less it may hold at most without what one gang loses: for
             each gang this must hold for some account and column of its own. A gang that has no
             such account loses without it.
+        looked_up: of ``above`` and ``returns``, which are empty then, where amounts are worked out when an account is looked at.
     """
 
     frees: tuple[Amount, ...] = ()
     above: tuple[tuple[int, tuple[int, ...]], ...] = ()
     returns: tuple[tuple[int, tuple[int, ...]], ...] = ()
+    looked_up: tuple[ByAccount, ByAccount] | None = None
 
     @cached_property
-    def above_of(self) -> Mapping[int, tuple[int, ...]]:
+    def above_of(self) -> ByAccount:
         """What ``above`` says, by account."""
-        return dict(self.above)
+        return dict(self.above) if self.looked_up is None else self.looked_up[0]
 
     @cached_property
-    def returns_of(self) -> Mapping[int, tuple[int, ...]]:
+    def returns_of(self) -> ByAccount:
         """What ``returns`` says, by account."""
-        return dict(self.returns)
+        return dict(self.returns) if self.looked_up is None else self.looked_up[1]
 
 
 @frozen(slots=True)
@@ -285,8 +289,10 @@ def _right_holds(
     if not is_freed(right.frees, lost):
         return False
     ours = [each for each in losses if each.side == side]
-    for account in sorted({a for each in ours for a in each.accounts} & right.above_of.keys()):
-        over = right.above_of[account]
+    for account in sorted({a for each in ours for a in each.accounts}):
+        over = right.above_of.get(account)
+        if over is None:
+            continue
         inside = [each for each in ours if account in each.accounts]
         for judged in sorted({each.judged for each in inside}):
             alike = [each for each in inside if each.judged == judged]
@@ -304,7 +310,7 @@ def _stays_gone(
 ) -> bool:
     """Whether no gang could claim back what it loses."""
     gangs: dict[int, list[BundleLoss]] = {}
-    for each in losses if right.returns else ():
+    for each in losses if right.returns_of else ():
         gangs.setdefault(each.gang, []).append(each)
     for _, parts in sorted(gangs.items()):
         known = right.returns_of

@@ -411,6 +411,7 @@ class Preemption:
         if not chooser.allows_any_victim(claimant, kind):
             return None
         self._placed_on_trial = True
+        chooser.settle_limits(kind)
         prover = EvictionTrials(
             self._session, self._victims, claimant, action=action,
             accounts=lambda: chooser.loss_accounts(claimant, kind),

@@ -193,12 +193,13 @@ class VictimSelector:
         """The cheapest victims where lines tell them; None where they do not, or there are none."""
         stage = self._stages[kind, 0]
         columns = self._session.class_info(claimant.pod_sets[0].pod_class).request.columns
+        limits = self._accounts[kind].limits_looked_up()
         while stage.lines is not None and stage.room is not None:
             missing = need - stage.room()
             if missing <= 0:
                 return None
             free = session_free_rows(self._session).in_columns(columns).amounts
-            choice = stage.lines.choose(missing, self._accounts[kind].limits, free)
+            choice = stage.lines.choose(missing, limits, free)
             if choice is None or (stage.every and not choice.pods):
                 return None
             if choice.pods:
@@ -219,11 +220,7 @@ class VictimSelector:
         pool = self.only_pool(kind)
         if pool is None:
             return False
-        accounts = self.loss_accounts(claimant, kind)
-        before = accounts.limits
-        accounts.renew_limits(claimant)
-        limits, accounts.limits = accounts.limits, before
-        return pool.loses_freely(limits)
+        return pool.loses_freely(self.loss_accounts(claimant, kind).limits_now(claimant))
 
     def only_pool(self, kind: ClaimantClass) -> VictimPool | None:
         """All victims of a class, where there is one area for it; None where there are several, or only some victims are known."""
@@ -460,6 +457,11 @@ class VictimSelector:
             known = LossAccounts(self._session, claimant, action, queues, self._above)
             self._accounts[kind] = known
         return known
+
+    def settle_limits(self, kind: ClaimantClass) -> None:
+        """Limits of a class hold as they are now, whatever moves before they are renewed."""
+        if kind in self._accounts:
+            self._accounts[kind].settle_limits()
 
     def _queues_in_order(self, claimant: Gang) -> list[str]:
         """Queues with victims, in the order in which they are taken from."""

@@ -42,13 +42,27 @@ def names_of(chosen):
     return [(part.gang.key, [seat.member.pod.uid for seat in part.seats]) for part in chosen]
 
 
+def by_account(limits):
+    """All that limits say."""
+    rights = [
+        [(right.frees, dict(right.above_of), dict(right.returns_of)) for right in side]
+        for side in limits.sides
+    ]
+    return limits.frees, limits.most, rights
+
+
 @pytest.fixture
 def compared(monkeypatch):
-    """How often victims were told by lines and how often not; each time they are held against those of a table."""
+    """How often victims were told by lines and how often not; they are held against those of a table, and limits by which they go
+    against those of all accounts.
+    """
     choose, counts = VictimSelector._choose_in_lines, Counter()
 
     def choose_both(self, claimant, kind, need, area):
+        accounts = self._accounts[kind]
+        looked_up = accounts.limits_looked_up()
         told = choose(self, claimant, kind, need, area)
+        assert by_account(looked_up) == by_account(accounts.limits)
         counts[told is not None] += 1
         if told is None:
             return None

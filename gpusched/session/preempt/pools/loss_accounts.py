@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
@@ -60,6 +61,9 @@ class AmountsAbove:
         """By the id of what queues are held to, and columns."""
         self._moved: tuple[int, int, set[str]] = (0, 0, set())
         """Accounts that moved between two moments, which most limits are asked for."""
+        self._looked_up: dict[tuple[int, tuple[str, ...], int], _OverByAccount] = {}
+        self._moved_at: dict[str, int] = {}
+        self._followed = len(session.queue_accounts.moved)
 
     def account_number(self, queue: str) -> int:
         """The number of a queue with all below it, the same for all claimants."""
@@ -100,11 +104,93 @@ class AmountsAbove:
             known.over = tuple([others.get(n, was) for n, was in enumerate(known.over)])
         return known.over
 
+    def by_account(
+        self, above: _Above, judging: tuple[str, ...], width: int
+    ) -> Mapping[int, tuple[int, ...]]:
+        """The same, worked out for the accounts that are looked at, as they are at that moment."""
+        about = (id(above), judging, width)
+        known = self._looked_up.get(about)
+        if known is None:
+            staying = self._session.view.staying
+            known = self._looked_up[about] = _OverByAccount(above, self, staying, judging, width)
+        return known
+
+    def moved_at(self, queue: str) -> int:
+        """When the account of a queue moved last, as a number of moves."""
+        moved = self._session.queue_accounts.moved
+        if self._followed < len(moved):
+            for number in range(self._followed, len(moved)):
+                self._moved_at[moved[number]] = number
+            self._followed = len(moved)
+        return self._moved_at.get(queue, -1)
+
     def _moved_between(self, begin: int, end: int) -> set[str]:
         """Accounts that moved between two moments."""
         if self._moved[:2] != (begin, end):
             self._moved = (begin, end, set(self._session.queue_accounts.moved[begin:end]))
         return self._moved[2]
+
+
+class _OverByAccount(Mapping[int, tuple[int, ...]]):
+    """The same amounts by account, each worked out when it is looked at: a choice looks at some dozens of hundreds.
+
+    Args:
+        above: queues, and amounts above which each gives.
+        owner: of numbers of accounts.
+        staying: what a queue holds once pods that leave are gone.
+        judging: resources of the first columns.
+        width: columns.
+    """
+
+    def __init__(
+        self,
+        above: _Above,
+        owner: AmountsAbove,
+        staying: Callable[[str], Resources],
+        judging: tuple[str, ...],
+        width: int,
+    ) -> None:
+        self.above = above  # as long as this is here no other gets its id
+        self._owner = owner
+        self._staying = staying
+        self._width = width
+        self._of = {
+            owner.account_number(queue): (
+                queue,
+                [
+                    (judging.index(name), name, most)
+                    for name, most in limits.items
+                    if name in judging
+                ],
+            )
+            for queue, limits in above
+        }
+        self._known: dict[int, tuple[int, tuple[int, ...]]] = {}
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._of)
+
+    def __contains__(self, account: object) -> bool:
+        return account in self._of
+
+    def __getitem__(self, account: int) -> tuple[int, ...]:
+        queue, limited = self._of[account]
+        moved, known = self._owner.moved_at(queue), self._known.get(account)
+        if known is not None and known[0] == moved:
+            return known[1]
+        held, over = dict(self._staying(queue).items), [0] * self._width
+        for column, name, most in limited:
+            over[column] = max(0, held.get(name, 0) - most)
+        found = tuple(over)
+        self._known[account] = (moved, found)
+        return found
+
+    def get(self, account: int, default: Any = None) -> Any:
+        """As that of any mapping, without the cost of an exception."""
+        return self[account] if account in self._of else default
 
 
 def _amounts_above(
@@ -154,10 +240,10 @@ class LossAccounts:
         self._above = above
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
         """Whether policies say all that they ask for in amounts."""
-        self.limits = NO_LIMITS
-        said = self._ask_limits(claimant)
-        self._name_columns(claimant, said)
-        self._enter_limits(said)
+        self._said = self._ask_limits(claimant)
+        self._limits: LossLimits | None = None
+        self._name_columns(claimant, self._said)
+        self._forget_unknown()
 
     def _ask_limits(self, claimant: Gang) -> list[EvictionLimits]:
         hooks = self._session.hooks
@@ -183,9 +269,43 @@ class LossAccounts:
 
     def renew_limits(self, claimant: Gang) -> None:
         """Ask policies again: what is held changes with every claim."""
-        self._enter_limits(self._ask_limits(claimant))
+        self._said, self._limits = self._ask_limits(claimant), None
+        self._forget_unknown()
 
-    def _enter_limits(self, said: Sequence[EvictionLimits]) -> None:
+    def _forget_unknown(self) -> None:
+        """A policy that failed once is not asked by amounts: no side of it is known either."""
+        if not self.known:
+            self._side.clear()
+            self._losses.clear()
+
+    @property
+    def limits(self) -> LossLimits:
+        """What queues may lose: as accounts are when this is asked for first since the limits were renewed."""
+        return self.settle_limits()
+
+    def settle_limits(self) -> LossLimits:
+        """Work out limits that were renewed, for all accounts, before something moves."""
+        if self._limits is None:
+            self._limits = self._limits_of(self._said, self._loss_right)
+        return self._limits
+
+    def limits_looked_up(self) -> LossLimits:
+        """The same for a choice that looks at few accounts, as long as nothing moves."""
+        if self._limits is not None:
+            return self._limits
+        return self._limits_of(self._said, self._right_looked_up)
+
+    def limits_now(self, claimant: Gang) -> LossLimits:
+        """What policies say of a claimant now; what was said before stays."""
+        said = self._ask_limits(claimant)
+        self._forget_unknown()
+        return self._limits_of(said, self._loss_right)
+
+    def _limits_of(
+        self, said: Sequence[EvictionLimits], right_of: Callable[[EvictionRight], LossRight]
+    ) -> LossLimits:
+        if not self.known:
+            return NO_LIMITS
         frees: list[Amount] = []
         most: list[Amount] = []
         sides: tuple[tuple[LossRight, ...], ...] = ()
@@ -205,14 +325,9 @@ class LossAccounts:
                 ]
             if each.sides:
                 sides = tuple(
-                    tuple(self._loss_right(right) for right in rights) for _, rights in each.sides
+                    tuple(right_of(right) for right in rights) for _, rights in each.sides
                 )
-        limits = LossLimits(tuple(frees), tuple(most), sides)
-        self.limits = limits if self.known else NO_LIMITS
-        if not self.known:
-            # A policy that failed once is not asked by amounts: no side of it is known either.
-            self._side.clear()
-            self._losses.clear()
+        return LossLimits(tuple(frees), tuple(most), sides)
 
     def _loss_right(self, right: EvictionRight) -> LossRight:
         return LossRight(
@@ -220,6 +335,14 @@ class LossAccounts:
             self._amounts_above(right.above),
             self._amounts_above(right.returns),
         )
+
+    def _right_looked_up(self, right: EvictionRight) -> LossRight:
+        width, judging = len(self._judging) + len(self._counted), tuple(self._judging)
+        above, returns = (
+            self._above.by_account(some, judging, width) if some else {}
+            for some in (right.above, right.returns)
+        )
+        return LossRight(tuple(self._freed_amounts(right.frees)), looked_up=(above, returns))
 
     def _amounts_above(self, above: _Above) -> tuple[_Over, ...]:
         """How much queues hold above limits, by column; 0 where they do not name a resource."""
