@@ -43,11 +43,12 @@ class MinRuntime:
             of_queue = {
                 queue: _queue_protects_ns(queue, view) for queue in {each.queue for each in victims}
             }
+            least = [victim.terms.min_runtime_ns or of_queue[victim.queue] for victim in victims]
+            if not any(least):  # thousands are asked about
+                return [True] * len(least)
             return [
-                not is_protected(
-                    victim, victim.terms.min_runtime_ns or of_queue[victim.queue], view
-                )
-                for victim in victims
+                not is_protected(victim, each, view)
+                for victim, each in zip(victims, least, strict=True)
             ]
 
         hooks.stop_filter(allows, for_all=each_allowed)

@@ -15,7 +15,7 @@ Victims are judged chunk by chunk, each before it goes.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from gpusched_plugins.queues.fairshare.claimant import Claimant, Rights, keys_by_queue
 from gpusched_plugins.queues.fairshare.entitlement import (
@@ -57,8 +57,6 @@ from gpusched.plugin import (
 )
 
 PERCENT = 100
-_Above = dict[tuple[tuple[str, ...], frozenset[str]], tuple[bool, bool]]
-"""By levels and names of resources, whether all levels hold more of one than they deserve, and than they are due."""
 
 
 class ReclaimRules:
@@ -75,6 +73,10 @@ class ReclaimRules:
         self._shares = shares
         self._saturation = saturation
         self._sides = Sides(view, shares)
+        self._above: dict[tuple[str, frozenset[str]], tuple[Resources, Rights]] = {}
+        """By level and resources what it held, and whether that is more than it deserves, and than it is due."""
+        self._largest: dict[tuple[str, tuple[str, ...]], tuple[Resources, int]] = {}
+        """The same for its largest share."""
 
     # -- hooks -----------------------------------------------------------------------------
     def may_claim(self, gang: Gang) -> Verdict:
@@ -147,54 +149,59 @@ class ReclaimRules:
         """Whether the victim could lose anything to each of many claimants: its levels are looked at once."""
         if action != RECLAIM:
             return [True] * len(claimants)
-        holds, above, answers = self._view.held(victim), _Above(), []
+        holds, answers = self._view.held(victim), []
         for about in (Claimant(self, claimant) for claimant in claimants):
             decided = any(holds.get(name) for name in about.names)
-            gives = self._may_give(about, victim, decided=decided, above=above)
+            gives = self._may_give(about, victim, decided=decided)
             answers.append(gives and not self._may_lose(about, victim, holds).refuses)
         return answers
 
-    def _may_give(
-        self, claimant: Claimant, victim: Gang, *, decided: bool, above: _Above | None = None
-    ) -> bool:
+    def _may_give(self, claimant: Claimant, victim: Gang, *, decided: bool) -> bool:
         """Whether a queue may give anything, however much a victim of it holds of the resources that decide.
 
         Args:
             claimant: for which.
             victim: of the queue.
             decided: whether such victims hold some of these.
-            above: what is known of its levels, as accounts are.
         """
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
         if not mine or not theirs:
             return False
-        names = {*claimant.names}
-        if not decided:
-            names |= {resource_of(name) for name in claimant.names}
-            names |= {name for name, amount in claimant.asked.items if amount}
-        known = None if above is None else above.get((theirs, frozenset(names)))
-        if known is None:
-            known = self._are_above(theirs, names)
-            if above is not None:
-                above[theirs, frozenset(names)] = known
+        above = self._are_above(theirs, self._names_that_count(claimant, decided=decided))
         # Whatever rights the claimant has, which cost more to find.
-        return any(known) and claimant.has_right(mine, *known)
+        return any(above) and claimant.has_right(mine, *above)
 
-    def _are_above(self, levels: Sequence[str], names: Collection[str]) -> tuple[bool, bool]:
+    @staticmethod
+    def _names_that_count(claimant: Claimant, *, decided: bool) -> frozenset[str]:
+        """Resources by which victims are judged that hold some of those that decide, or none."""
+        if decided:
+            return frozenset(claimant.names)
+        asked = {name for name, amount in claimant.asked.items if amount}
+        return frozenset(asked.union(claimant.names, map(resource_of, claimant.names)))
+
+    def _are_above(self, levels: Sequence[str], names: frozenset[str]) -> Rights:
         """Whether all levels hold more of one of some resources than they deserve, where they say so, and than they are due."""
         above_deserved = above_due = True
         for level in levels:
-            holds, stated = dict(self._view.staying(level).items), self._shares.stated(level)
-            entitled = self._shares.entitlement(level)
-            above_deserved = above_deserved and any(
-                name not in stated or holds.get(name, 0) > stated[name] for name in names
-            )
-            above_due = above_due and any(
-                holds.get(name, 0) > entitled.get(name, 0) for name in names
-            )
+            deserved, due = self._is_above(level, names)
+            above_deserved, above_due = above_deserved and deserved, above_due and due
             if not (above_deserved or above_due):
                 break
         return above_deserved, above_due
+
+    def _is_above(self, level: str, names: frozenset[str]) -> Rights:
+        """The same of one level, worked out anew where its account has moved."""
+        held, known = self._view.staying(level), self._above.get((level, names))
+        if known is not None and known[0] is held:
+            return known[1]
+        holds, stated = dict(held.items), self._shares.stated(level)
+        entitled = self._shares.entitlement(level)
+        above = (
+            any(name not in stated or holds.get(name, 0) > stated[name] for name in names),
+            any(holds.get(name, 0) > entitled.get(name, 0) for name in names),
+        )
+        self._above[level, names] = (held, above)
+        return above
 
     def _may_lose(self, claimant: Claimant, victim: Gang, holds: Resources) -> Verdict:
         mine, theirs = levels_below_common_ancestor(claimant.path, self.path_of(victim))
@@ -324,10 +331,14 @@ class ReclaimRules:
 
         return held
 
-    def _largest_share(self, queue: str, names: Sequence[str]) -> int:
-        """Its largest share of the resources that decide."""
-        held = self._view.staying(queue)
-        return saturation(self._shares.entitlement(queue), {name: held.get(name) for name in names})
+    def _largest_share(self, queue: str, names: tuple[str, ...]) -> int:
+        """Its largest share of the resources that decide, worked out anew where its account has moved."""
+        held, known = self._view.staying(queue), self._largest.get((queue, names))
+        if known is None or known[0] is not held:
+            amounts = {name: held.get(name) for name in names}
+            known = (held, saturation(self._shares.entitlement(queue), amounts))
+            self._largest[queue, names] = known
+        return known[1]
 
     def may_go(self, proposal: Proposal) -> Verdict:
         """Whether exactly these chunks may go for the claimant."""

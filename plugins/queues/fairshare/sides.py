@@ -32,6 +32,14 @@ class Side:
     entitled: tuple[tuple[str, Resources], ...]
 
 
+@attrs.frozen(slots=True)
+class _Chain:
+    """Levels of a queue from the leaf up, and the guarantees of those that have some."""
+
+    levels: Names
+    keeps: Mapping[str, Resources]
+
+
 class Sides:
     """See the module.
 
@@ -43,6 +51,8 @@ class Sides:
         self._view = view
         self._shares = shares
         self._known: dict[tuple[Names, Names, Names, Names], _Found] = {}
+        self._paths: dict[str, Names] = {}
+        self._chains: dict[Names, _Chain | None] = {}
         self._limits: dict[tuple[Names, Names, Names], tuple[_Limits, _Limits]] = {}
         """What levels deserve and are due; the same objects for all claimants that meet the same ones."""
 
@@ -65,18 +75,35 @@ class Sides:
         sides: dict[Names, dict[str, Names]] = {}
         keeps: dict[str, Resources] = {}
         for queue in sorted(queues):
-            node = self._view.queue(queue)
-            theirs = node.path if node is not None and node.rooted else ()
-            mine, theirs = levels_below_common_ancestor(path, theirs)
-            nodes = [each for name in theirs if (each := self._view.queue(name)) is not None]
-            if not mine or not all(each.queue.reclaimable for each in nodes):
-                mine, nodes = (), []
-            sides.setdefault(mine, {})[queue] = tuple(each.queue.name for each in nodes)
-            keeps |= {each.queue.name: each.guarantee for each in nodes if each.guarantee.items}
+            mine, theirs = levels_below_common_ancestor(path, self._path_of(queue))
+            chain = self._chain_of(theirs)
+            if not mine or chain is None:
+                sides.setdefault((), {})[queue] = ()
+                continue
+            sides.setdefault(mine, {})[queue] = chain.levels
+            keeps |= chain.keeps
         found = [
             self._side_of(mine, leaves, names, others) for mine, leaves in sorted(sides.items())
         ]
         return tuple(found), tuple(sorted(keeps.items()))
+
+    def _path_of(self, queue: str) -> Names:
+        known = self._paths.get(queue)
+        if known is None:
+            node = self._view.queue(queue)
+            rooted = node is not None and node.rooted
+            known = self._paths[queue] = node.path if node is not None and rooted else ()
+        return known
+
+    def _chain_of(self, theirs: Names) -> _Chain | None:
+        """Levels from a leaf up; None where some are not reclaimable."""
+        if theirs not in self._chains:
+            nodes = [each for name in theirs if (each := self._view.queue(name)) is not None]
+            kept = {each.queue.name: each.guarantee for each in nodes if each.guarantee.items}
+            chain = _Chain(tuple(each.queue.name for each in nodes), kept)
+            gives = all(each.queue.reclaimable for each in nodes)
+            self._chains[theirs] = chain if gives else None
+        return self._chains[theirs]
 
     def _side_of(
         self,
