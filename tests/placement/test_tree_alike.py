@@ -11,7 +11,7 @@ import pytest
 from gpusched.arrays.columns import how_many_fit
 from gpusched.placement.model.problem import Effort, Problem, Role, SearchOutcome, SubGroupMinimum
 from gpusched.placement.pipeline.gang_placement import place_gang
-from gpusched.placement.tree.identical_members import as_identical_members
+from gpusched.placement.tree.identical_members import IdenticalMembers, as_identical_members
 from tests.placement.brute import least
 from tests.placement.tiny import tiny
 
@@ -58,6 +58,31 @@ def test_a_role_in_two_equal_ones_is_worth_the_same() -> None:
         assert not two.faults
         found += one.outcome is SearchOutcome.OPTIMAL
     assert found > 100
+
+
+def test_members_that_fill_all_room_are_worth_what_tables_say(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """There is one answer, which is counted in place of searched for; where a level binds it there may be none."""
+    rng = random.Random(24)
+    found = []
+    for _ in range(250):
+        whole = plain(rng, members=rng.randint(2, 5))
+        (role,) = whole.roles
+        members = int(role.fits.sum())
+        problem = attrs.evolve(whole, members=members, roles=(attrs.evolve(role, most=members),))
+        one = as_identical_members(problem)
+        assert one is not None
+        counted = place_gang(problem, QUICK)
+        with monkeypatch.context() as patch:
+            patch.setattr(IdenticalMembers, "fill_all_room", False)
+            searched = place_gang(problem, QUICK)
+        assert counted.outcome is searched.outcome
+        assert counted.terms == searched.terms
+        assert np.array_equal(counted.counts, searched.counts)
+        found.append((one.fill_all_room, counted.outcome))
+    assert found.count((True, SearchOutcome.OPTIMAL)) > 50
+    assert found.count((False, SearchOutcome.INFEASIBLE)) > 10
 
 
 def test_minima_over_several_equal_roles_are_met() -> None:

@@ -123,6 +123,11 @@ def _by_leader(problem: Problem, memory: TableCache | None) -> Solution | None:
 def _by_tree(one: IdenticalMembers, memory: TableCache | None, words: int) -> Solution:
     """The best answer for members that are all alike; UNKNOWN with faults if it is none."""
     problem = one.problem
+    if one.fill_all_room:  # as where a gang gets the places of those that leave for it
+        counts = one.counts_by_role(one.fits)
+        if not solution_errors(problem, counts):
+            values = objective_values(problem, counts)
+            return _build_answer(problem, counts, values, values, method="tree")
     found = place_identical_members(one, memory, words=words)
     if found is None:
         return Solution(

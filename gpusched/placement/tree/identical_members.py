@@ -43,6 +43,12 @@ class IdenticalMembers:
         """Any of the roles."""
         return self.problem.roles[0]
 
+    @property
+    def fill_all_room(self) -> bool:
+        """Whether nodes hold no more than these members, so that there is one answer, whatever it costs."""
+        bound = self.pin >= 0 or self.unit > 1 or self.part is not None or self.problem.caps
+        return not bound and int(self.fits.sum()) == self.problem.members
+
     def candidate_domains(self) -> Bools:
         """Domains of ``pin`` that may take all members, shape (domains,)."""
         problem = self.problem
