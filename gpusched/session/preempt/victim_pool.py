@@ -218,7 +218,7 @@ class VictimTable:
         self._first = dict(standing.firsts)
         columns = VictimColumns([], [], [], [], [])
         of_kind: list[PodKind] = []
-        for block, source in standing.found:
+        for block, source in zip(standing.blocks, standing.sources, strict=True):
             those = block.columns
             if not those.gangs:
                 continue

@@ -12,9 +12,11 @@ from heapq import heapify, heappop, heappush, nsmallest
 from itertools import islice
 from typing import Any
 
+import attrs
+
 from gpusched.api.meta.identity import UID, GangKey
 from gpusched.arrays.columns import Bools, RequestVector
-from gpusched.base.classes import frozen
+from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.cache.nodes.gpu_share_room import requests_beside_share
 from gpusched.placement.victims.loss_limits import (
@@ -33,20 +35,20 @@ _Entry = tuple[Any, ...]
 """Where the next pod of a line stands among all; last the numbers of the line, and of the pod in it."""
 
 
-@frozen(slots=True, eq=False)
-class _StandingLine:
-    """A line as a claimant's victims stand in it.
+@define(slots=True, eq=False)
+class StandingLines:
+    """Lines as the victims of a claimant stand in them, in columns.
 
     Attributes:
-        preference: place among lines of pods that cost the same; smaller ones first.
-        block: number of its queue among those from which is taken.
-        loss: what a queue loses with each pod.
+        preferences: of each its place among lines of pods that cost the same; smaller ones first.
+        blocks: of each the number of its queue among those from which is taken.
+        losses: of each what its queue loses with a pod.
     """
 
-    line: PodLine
-    preference: int
-    block: int
-    loss: BundleLoss
+    lines: list[PodLine] = attrs.Factory(list)
+    preferences: list[int] = attrs.Factory(list)
+    blocks: list[int] = attrs.Factory(list)
+    losses: list[BundleLoss] = attrs.Factory(list)
 
 
 @frozen(slots=True, eq=False)
@@ -71,23 +73,24 @@ class VictimLines:
     """See the module: those of one class of claimants.
 
     Args:
-        lines: of all possible victims.
+        standing: lines of all possible victims.
         rows: where claimants may run, shape (nodes,).
         has_left: whether a claim of this session made a pod leave.
     """
 
     def __init__(
-        self, lines: Sequence[_StandingLine], rows: Bools, has_left: Callable[[UID], bool]
+        self, standing: StandingLines, rows: Bools, has_left: Callable[[UID], bool]
     ) -> None:
-        self._lines = lines
+        self._standing = standing
+        self._lines = standing.lines
         self._rows: set[int] | None = None if rows.all() else set(rows.nonzero()[0].tolist())
         self._has_left = has_left
-        there = [each.line for each in lines if self._cost_at(each.line) is not None]
+        there = [line for line in self._lines if self._cost_at(line) is not None]
         self._least_priority = min((line.priority for line in there), default=0)
         self._excluded: set[GangKey] = set()
         self._kept: dict[str, Collection[GangKey]] = {}
-        self._heads = [-1] * len(lines)
-        self._entries: list[_Entry | None] = [None] * len(lines)
+        self._heads = [-1] * len(self._lines)
+        self._entries: list[_Entry | None] = [None] * len(self._lines)
         """Of the first pod of each line that may leave, as long as neither it nor the line's head has left."""
 
     def exclude_gangs(self, gangs: Iterable[Gang]) -> None:
@@ -111,7 +114,7 @@ class VictimLines:
             limits: on what queues lose.
             free: amounts by row; below zero a node is over what it offers, so that a pod that leaves makes no room.
         """
-        heap = self._first_entries()
+        heap, losses = self._first_entries(), self._standing.losses
         heapify(heap)
         rights = [right.frees for side in limits.sides for right in side]
         opens = [frees for frees in rights if any(amount > 0 for _, _, amount in frees)]
@@ -121,32 +124,32 @@ class VictimLines:
         picked: list[_Entry] = []
         while heap and len(picked) < missing:
             entry = heappop(heap)
-            standing = self._lines[entry[-2]]
-            if not limits.empty and not may_go_next(limits, lost, standing.loss):
+            loss = losses[entry[-2]]
+            if not limits.empty and not may_go_next(limits, lost, loss):
                 waiting.append(entry)  # until a right is opened
                 continue
             picked.append(entry)
-            if min(free[standing.line.pods[entry[-1]].seat.row]) < 0:
+            if min(free[self._lines[entry[-2]].pods[entry[-1]].seat.row]) < 0:
                 return None
             following = self._entry_from(entry[-2], entry[-1] + 1)
             if following is not None:
                 heappush(heap, following)
-            add_loss(lost, standing.loss.accounts, standing.loss.taken)
+            add_loss(lost, loss.accounts, loss.taken)
             if opens and freed != (freed := [is_freed(frees, lost) for frees in opens]):
                 for each in waiting:
                     heappush(heap, each)
                 waiting.clear()
-        losses = [self._lines[each[-2]].loss.of_gang(number) for number, each in enumerate(picked)]
-        if len(picked) < missing or not (limits.empty or limits_hold(limits, losses)):
+        each_lost = [losses[each[-2]].of_gang(number) for number, each in enumerate(picked)]
+        if len(picked) < missing or not (limits.empty or limits_hold(limits, each_lost)):
             return _NOT_ENOUGH
         return self._choice_of(picked)
 
     def _choice_of(self, picked: Sequence[_Entry]) -> LineChoice:
         found = []
         for number, at in (each[-2:] for each in picked):
-            standing = self._lines[number]
-            pod = standing.line.pods[at]
-            found.append((standing.line.priority, standing.block, pod.place, pod))
+            line = self._lines[number]
+            pod = line.pods[at]
+            found.append((line.priority, self._standing.blocks[number], pod.place, pod))
         found.sort(key=lambda each: each[:3])
         pods = tuple([each[3] for each in found])
         return LineChoice(pods, sum(pod.cost for pod in pods), max(each[0] for each in found))
@@ -156,10 +159,10 @@ class VictimLines:
         count = len(choice.pods)
         if count > 1 and choice.priority != self._least_priority:
             return False
-        heads = [self._cost_at(each.line) for each in self._lines]
+        heads = [self._cost_at(line) for line in self._lines]
         if choice.cost <= count * min(cost for cost in heads if cost is not None):
             return True
-        each_of = (islice(self._standing_costs(each), count) for each in self._lines)
+        each_of = (islice(self._costs_of(line), count) for line in self._lines)
         return choice.cost <= sum(nsmallest(count, (cost for some in each_of for cost in some)))
 
     def _cost_at(self, line: PodLine) -> int | None:
@@ -167,19 +170,19 @@ class VictimLines:
         at = line.first_standing(self._has_left)
         return line.pods[at].cost if at < len(line.pods) else None
 
-    def _standing_costs(self, standing: _StandingLine) -> Iterator[int]:
+    def _costs_of(self, line: PodLine) -> Iterator[int]:
         """Costs of pods of a line that may leave, on whatever node they are."""
-        pods = standing.line.pods
-        for at in range(standing.line.first_standing(self._has_left), len(pods)):
-            if not self._left_at(standing.line, at) and self._is_victim(pods[at].gang):
+        pods = line.pods
+        for at in range(line.first_standing(self._has_left), len(pods)):
+            if not self._left_at(line, at) and self._is_victim(pods[at].gang):
                 yield pods[at].cost
 
     def _first_entries(self) -> list[_Entry]:
         found = []
-        for number, standing in enumerate(self._lines):
-            head, entry = standing.line.first_standing(self._has_left), self._entries[number]
+        for number, line in enumerate(self._lines):
+            head, entry = line.first_standing(self._has_left), self._entries[number]
             if head != self._heads[number] or (
-                entry is not None and entry[-1] > head and self._left_at(standing.line, entry[-1])
+                entry is not None and entry[-1] > head and self._left_at(line, entry[-1])
             ):
                 self._heads[number] = head
                 entry = self._entries[number] = self._entry_from(number, head)
@@ -189,16 +192,17 @@ class VictimLines:
 
     def _entry_from(self, number: int, at: int) -> _Entry | None:
         """Of the first pod of a line from some place on that may leave; None where there is none."""
-        standing = self._lines[number]
-        pods, rows = standing.line.pods, self._rows
+        line, rows, standing = self._lines[number], self._rows, self._standing
+        pods = line.pods
         for place in range(at, len(pods)):
             pod = pods[place]
             if rows is not None and pod.seat.row not in rows:
                 continue
-            if self._is_victim(pod.gang) and not self._left_at(standing.line, place):
-                cost, created, name = pod.key
-                about = (standing.line.priority, cost, standing.preference, created, name)
-                return (*about, standing.block, pod.place, number, place)
+            if self._is_victim(pod.gang) and not self._left_at(line, place):
+                cost, created, name = line.key_at(place)
+                preference, block = standing.preferences[number], standing.blocks[number]
+                about = (line.priority, cost, preference, created, name)
+                return (*about, block, pod.place, number, place)
         return None
 
     def _left_at(self, line: PodLine, at: int) -> bool:
@@ -235,12 +239,9 @@ def victim_lines(
         return None
     name_of = {column: name for name, column in columns.items()}
     names = [name_of[column] for column in asked]
-    found: list[_StandingLine] = []
-    preferences = {
-        block.queue: place for place, group in enumerate(standing.groups) for block in group
-    }
+    found = StandingLines()
     known: dict[str, bool] = {}
-    for number, (block, _) in enumerate(standing.found):
+    for number, (block, place) in enumerate(zip(standing.blocks, standing.places, strict=True)):
         if any(block.columns.draws):
             return None
         for line in block.lines:
@@ -253,5 +254,8 @@ def victim_lines(
             if not alike:
                 return None
             loss = accounts.pod_loss(line.pods[0].gang, accounts.taken_with(pod_class))
-            found.append(_StandingLine(line, preferences[block.queue], number, loss))
+            found.lines.append(line)
+            found.preferences.append(place)
+            found.blocks.append(number)
+            found.losses.append(loss)
     return VictimLines(found, rows, has_left)

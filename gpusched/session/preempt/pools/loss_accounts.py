@@ -57,17 +57,31 @@ class AmountsAbove:
     def __init__(self, session: Session) -> None:
         self._session = session
         self._numbers: dict[str, int] = {}
+        self._paths: dict[str, tuple[int, ...]] = {}
+        self._losses: dict[BundleLoss, BundleLoss] = {}
         self._known: dict[tuple[int, tuple[str, ...], int], _KnownAmounts] = {}
         """By the id of what queues are held to, and columns."""
         self._moved: tuple[int, int, set[str]] = (0, 0, set())
         """Accounts that moved between two moments, which most limits are asked for."""
         self._looked_up: dict[tuple[int, tuple[str, ...], int], _OverByAccount] = {}
-        self._moved_at: dict[str, int] = {}
-        self._followed = len(session.queue_accounts.moved)
+        self._moves = _AccountMoves(session.queue_accounts.moved)
 
     def account_number(self, queue: str) -> int:
         """The number of a queue with all below it, the same for all claimants."""
         return self._numbers.setdefault(queue, len(self._numbers))
+
+    def account_path(self, queue: str) -> tuple[int, ...]:
+        """Accounts that are charged with what is of a queue, from the leaf up."""
+        known = self._paths.get(queue)
+        if known is None:
+            node = self._session.snapshot.queues.get(queue)
+            names = (*(node.path if node is not None else ()), ROOT)
+            known = self._paths[queue] = tuple([self.account_number(name) for name in names])
+        return known
+
+    def shared_loss(self, loss: BundleLoss) -> BundleLoss:
+        """The first loss that is equal to this one: claimants of dozens of classes look at the same queues."""
+        return self._losses.setdefault(loss, loss)
 
     def by_column(self, above: _Above, judging: tuple[str, ...], width: int) -> tuple[_Over, ...]:
         """Amounts of each queue, 0 where it does not name a resource; the same object where nothing moved.
@@ -111,18 +125,16 @@ class AmountsAbove:
         about = (id(above), judging, width)
         known = self._looked_up.get(about)
         if known is None:
-            staying = self._session.view.staying
-            known = self._looked_up[about] = _OverByAccount(above, self, staying, judging, width)
+            numbers = [self.account_number(queue) for queue, _ in above]
+            known = self._looked_up[about] = _OverByAccount(
+                above,
+                numbers,
+                self._session.view.staying,
+                self._moves,
+                judging=judging,
+                width=width,
+            )
         return known
-
-    def moved_at(self, queue: str) -> int:
-        """When the account of a queue moved last, as a number of moves."""
-        moved = self._session.queue_accounts.moved
-        if self._followed < len(moved):
-            for number in range(self._followed, len(moved)):
-                self._moved_at[moved[number]] = number
-            self._followed = len(moved)
-        return self._moved_at.get(queue, -1)
 
     def _moved_between(self, begin: int, end: int) -> set[str]:
         """Accounts that moved between two moments."""
@@ -131,13 +143,35 @@ class AmountsAbove:
         return self._moved[2]
 
 
+class _AccountMoves:
+    """When accounts moved last.
+
+    Args:
+        log: names of accounts as they move.
+    """
+
+    def __init__(self, log: Sequence[str]) -> None:
+        self._log = log
+        self._moved_at: dict[str, int] = {}
+        self._seen = len(log)
+
+    def moved_at(self, queue: str) -> int:
+        """When the account of a queue moved last, as a number of moves."""
+        if self._seen < len(self._log):
+            for number in range(self._seen, len(self._log)):
+                self._moved_at[self._log[number]] = number
+            self._seen = len(self._log)
+        return self._moved_at.get(queue, -1)
+
+
 class _OverByAccount(Mapping[int, tuple[int, ...]]):
     """The same amounts by account, each worked out when it is looked at: a choice looks at some dozens of hundreds.
 
     Args:
         above: queues, and amounts above which each gives.
-        owner: of numbers of accounts.
+        numbers: of the accounts of these queues.
         staying: what a queue holds once pods that leave are gone.
+        moves: of accounts.
         judging: resources of the first columns.
         width: columns.
     """
@@ -145,17 +179,19 @@ class _OverByAccount(Mapping[int, tuple[int, ...]]):
     def __init__(
         self,
         above: _Above,
-        owner: AmountsAbove,
+        numbers: Sequence[int],
         staying: Callable[[str], Resources],
+        moves: _AccountMoves,
+        *,
         judging: tuple[str, ...],
         width: int,
     ) -> None:
         self.above = above  # as long as this is here no other gets its id
-        self._owner = owner
+        self._moves = moves
         self._staying = staying
         self._width = width
         self._of = {
-            owner.account_number(queue): (
+            number: (
                 queue,
                 [
                     (judging.index(name), name, most)
@@ -163,7 +199,7 @@ class _OverByAccount(Mapping[int, tuple[int, ...]]):
                     if name in judging
                 ],
             )
-            for queue, limits in above
+            for number, (queue, limits) in zip(numbers, above, strict=True)
         }
         self._known: dict[int, tuple[int, tuple[int, ...]]] = {}
 
@@ -178,7 +214,7 @@ class _OverByAccount(Mapping[int, tuple[int, ...]]):
 
     def __getitem__(self, account: int) -> tuple[int, ...]:
         queue, limited = self._of[account]
-        moved, known = self._owner.moved_at(queue), self._known.get(account)
+        moved, known = self._moves.moved_at(queue), self._known.get(account)
         if known is not None and known[0] == moved:
             return known[1]
         held, over = dict(self._staying(queue).items), [0] * self._width
@@ -228,14 +264,14 @@ class LossAccounts:
         self._session = session
         self._action = action
         self._queues = tuple(sorted(queues))
-        self._paths: dict[str, tuple[int, ...]] = {}
         self._side: dict[str, int] = {}
         self._judging: dict[str, int] = {}
         self._counted: dict[str, int] = {}
         self._groups: tuple[tuple[str, ...], ...] = ()
         self._vectors: dict[str, tuple[int, ...]] = {}
         self._gangs: dict[GangKey, int] = {}
-        self._losses: dict[tuple[str, tuple[int, ...]], BundleLoss] = {}
+        self._losses: dict[tuple[int, ...], dict[str, BundleLoss]] = {}
+        """By what is taken and queue."""
         self._judged: dict[tuple[int, ...], tuple[int, ...]] = {}
         self._above = above
         self.known = bool(session.hooks.limits_of) or not session.hooks.reclaim_gates
@@ -391,17 +427,20 @@ class LossAccounts:
 
     def pod_loss(self, gang: Gang, taken: tuple[int, ...]) -> BundleLoss:
         """What is lost with one pod, whatever gang of the queue it is of: thousands lose the same."""
-        about = (gang.queue, taken)
-        known = self._losses.get(about)
+        of_queue = self._losses.get(taken)
+        if of_queue is None:
+            of_queue = self._losses[taken] = {}
+        known = of_queue.get(gang.queue)
         if known is None:
-            known = self._losses[about] = self._loss(-1, gang.queue, taken, taken)
+            loss = self._loss(-1, gang.queue, taken, taken)
+            known = of_queue[gang.queue] = self._above.shared_loss(loss)
         return known
 
     def _loss(
         self, number: int, queue: str, taken: tuple[int, ...], last: tuple[int, ...]
     ) -> BundleLoss:
         """What is lost with these amounts, and with the last step of them."""
-        side, accounts = self._side.get(queue, -1), self._account_path(queue)
+        side, accounts = self._side.get(queue, -1), self._above.account_path(queue)
         if not taken:
             return BundleLoss(side, number, accounts)
         return BundleLoss(side, number, accounts, self._judged_columns(taken), taken, last)
@@ -416,12 +455,4 @@ class LossAccounts:
                 if known:
                     break
             self._judged[taken] = known
-        return known
-
-    def _account_path(self, queue: str) -> tuple[int, ...]:
-        known = self._paths.get(queue)
-        if known is None:
-            node = self._session.snapshot.queues.get(queue)
-            names = (*(node.path if node is not None else ()), ROOT)
-            known = self._paths[queue] = tuple(self._account_number(name) for name in names)
         return known

@@ -143,20 +143,25 @@ class StandingBlocks:
     """Blocks as they stand to a claimant.
 
     Attributes:
-        found: blocks with the numbers of their sources.
-        groups: blocks that stand together, the first to go first.
+        blocks: those from which may be taken.
+        sources: of each the number of its source.
+        places: of each its place among blocks whose pods cost the same; those of one place stand together.
         firsts: the first gang of each source.
         size: gangs that may leave.
     """
 
-    found: list[tuple[PodBlock, int]]
-    groups: list[list[PodBlock]]
+    blocks: list[PodBlock]
+    sources: list[int]
+    places: list[int]
     firsts: dict[int, Gang]
     size: int
 
     def orders(self) -> dict[str, list[int]]:
         """Places of gangs among equals, by queue."""
-        return orders_of_blocks(self.groups)
+        groups: list[list[PodBlock]] = [[] for _ in range(max(self.places, default=-1) + 1)]
+        for block, place in zip(self.blocks, self.places, strict=True):
+            groups[place].append(block)
+        return orders_of_blocks(groups)
 
 
 def standing_blocks(
@@ -167,8 +172,9 @@ def standing_blocks(
     keys = victim_sort_keys(hooks.victim_orders, claimant, firsts, action)
     preferences = victim_sort_keys(hooks.victim_preferences, claimant, firsts, action)
     sources: dict[Any, int] = {}
-    found: list[tuple[PodBlock, int]] = []
-    standing: dict[Any, list[PodBlock]] = {}
+    found: list[PodBlock] = []
+    source_of: list[int] = []
+    preferred: list[Any] = []
     place = 0
     for block in blocks:
         key, preference = keys[place], preferences[place]
@@ -181,17 +187,19 @@ def standing_blocks(
         stands = ("" if hooks.victim_orders_fixed else block.queue, key)
         source = sources.setdefault(stands, len(sources))
         if preference is not None:
-            found.append((block, source))
-            standing.setdefault(preference, []).append(block)
-    asked = [gang for block, _ in found for gang in block.columns.gangs]
+            found.append(block)
+            source_of.append(source)
+            preferred.append(preference)
+    asked = [gang for block in found for gang in block.columns.gangs]
     if len(allowed_victims(hooks.stop_filters, claimant, asked, action)) < len(asked):
         return None
     there: dict[int, Gang] = {}
-    for block, source in found:
+    for block, source in zip(found, source_of, strict=True):
         if block.columns.gangs:
             there.setdefault(source, block.columns.gangs[0])
-    groups = [standing[preference] for preference in sorted(standing)]
-    return StandingBlocks(found, groups, there, len(asked))
+    ranks = {preference: rank for rank, preference in enumerate(sorted(set(preferred)))}
+    places = [ranks[preference] for preference in preferred]
+    return StandingBlocks(found, source_of, places, there, len(asked))
 
 
 def orders_of_blocks(standing: Iterable[Sequence[PodBlock]]) -> dict[str, list[int]]:

@@ -27,11 +27,6 @@ class LinePod(NamedTuple):
     place: int
     cost: int
 
-    @property
-    def key(self) -> LineKey:
-        """Where it stands among pods of its priority."""
-        return (self.cost, -self.gang.created, name_order(self.gang))
-
 
 class PodLine:
     """Pods of one queue, one class and one priority, those that leave first in front.
@@ -47,6 +42,16 @@ class PodLine:
         self.priority = first.priority
         self.pod_class: PodClass = pods[0].seat.member.pod.pod_class
         self._head = 0
+        self._keys: dict[int, LineKey] = {}
+
+    def key_at(self, number: int) -> LineKey:
+        """Where a pod stands among those of its priority; most are never asked about."""
+        known = self._keys.get(number)
+        if known is None:
+            pod = self.pods[number]
+            known = (pod.cost, -pod.gang.created, name_order(pod.gang))
+            self._keys[number] = known
+        return known
 
     def first_standing(self, has_left: Callable[[UID], bool]) -> int:
         """Number of the first pod that has not left; who has left does not come back."""
