@@ -435,3 +435,13 @@ def test_options_that_do_not_go_together(
     assert "--sweep needs --out" in capsys.readouterr().err
     assert main(["simulate", "--generate", "philly", "--resume"]) == 2
     assert "--resume goes with --sweep" in capsys.readouterr().err
+
+
+def test_a_trace_without_an_end_is_refused(sweep: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device, or a pipe that nobody writes to, would be read for ever: 78, before anything is made."""
+    os.mkfifo(sweep.parent / "pipe.csv")
+    for name in ("/dev/zero", "pipe.csv"):
+        sweep.write_text(SWEEP.replace("jobs.csv", name))
+        assert run(sweep) == 78
+        assert f"{name} is a pipe or a device: name a file" in capsys.readouterr().err
+    assert not (sweep.parent / "out").exists()

@@ -86,6 +86,10 @@ class SweepInput:
         found = []
         for path in map(Path, [*named, *(self.options.get("openb") or ())]):
             check_trace_size(path)
+            if path.exists() and not (path.is_file() or path.is_dir()):
+                raise ConfigError(
+                    f"{self.place}: {path} is a pipe or a device: name a file, which is read several times"
+                )
             found.append(path)
         return found
 
