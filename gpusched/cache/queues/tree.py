@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Final
 
 import attrs
 
@@ -26,6 +28,9 @@ BUILT_IN = Queue(
     name=DEFAULT_QUEUE, uid=UID(""), resource_version=ResourceVersion(""), generation=0, created=0.0
 )
 """The queue of gangs that name none; an object of that name replaces it."""
+
+
+NO_ACCOUNTS: Final[Mapping[str, Resources]] = MappingProxyType({})
 
 
 @frozen(slots=True, eq=False)
@@ -70,7 +75,7 @@ class QueueNode:
     held_elsewhere: Resources = NOTHING
     deserved_in_all: Resources = NOTHING
     lasting_here: Resources | None = None
-    used_elsewhere: Mapping[str, Resources] = attrs.Factory(dict)
+    used_elsewhere: Mapping[str, Resources] = NO_ACCOUNTS
 
     @property
     def lasting_account(self) -> str:
@@ -172,14 +177,15 @@ def build_tree(
         )  # fmt: skip
         odd = "; ".join(told for told in (odd, conflicting_pools_message(queue, pools)) if told)
         share = queue if name in bad else here.shares.get(name, queue)
+        users = MappingProxyType(here.users[name]) if name in here.users else None
         nodes[name] = QueueNode(
             share, path, name not in parents, astray or broken,
             held.get(name, NOTHING), going.get(name, NOTHING),
             guarantee=NOTHING if astray or name in void or name in refused else share.guarantee,
             limit=limit, fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
             warning=odd[:TEXT_MAX], held_elsewhere=here.held_elsewhere.get(name, NOTHING),
-            rooted=not astray, used_elsewhere=here.used_elsewhere.get(name, {}),
-            elsewhere=here.capped_elsewhere.get(name, NOTHING), users_here=here.users.get(name),
+            rooted=not astray, used_elsewhere=MappingProxyType(here.used_elsewhere.get(name, NO_ACCOUNTS)),
+            elsewhere=here.capped_elsewhere.get(name, NOTHING), users_here=users,
             deserved_in_all=here.deserved_in_all(queue), lasting_here=here.lasting.get(name),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
