@@ -473,6 +473,8 @@ class ShardPart(ClusterPart):
 
     def _with_shard(self, gang: GangKey, reason: PendingReason) -> PendingReason:
         where = f"; in shard {self.shard_of_gang(gang)}"
+        if reason.message.endswith("stand in line"):
+            return reason  # lines of users go through all shards
         if reason.reason not in LACKS_ROOM:
             return attrs.evolve(reason, message=truncate_message(reason.message + where))
         if gang in self._too_large:

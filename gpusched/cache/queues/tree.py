@@ -129,6 +129,13 @@ class QueueTree:
         return node.path if node is not None else ()
 
 
+def _accounts_to_show(
+    accounts: Mapping[str, Mapping[str, Resources]], queue: str
+) -> Mapping[str, Resources] | None:
+    """Accounts of a queue, as plugins may read them."""
+    return MappingProxyType(accounts[queue]) if queue in accounts else None
+
+
 def build_tree(
     queues: Iterable[Queue],
     allocated: Mapping[str, Resources],
@@ -177,15 +184,14 @@ def build_tree(
         )  # fmt: skip
         odd = "; ".join(told for told in (odd, conflicting_pools_message(queue, pools)) if told)
         share = queue if name in bad else here.shares.get(name, queue)
-        users = MappingProxyType(here.users[name]) if name in here.users else None
         nodes[name] = QueueNode(
             share, path, name not in parents, astray or broken,
             held.get(name, NOTHING), going.get(name, NOTHING),
             guarantee=NOTHING if astray or name in void or name in refused else share.guarantee,
             limit=limit, fault=(void.get(name) or faults.get(name, ""))[:TEXT_MAX],
             warning=odd[:TEXT_MAX], held_elsewhere=here.held_elsewhere.get(name, NOTHING),
-            rooted=not astray, used_elsewhere=MappingProxyType(here.used_elsewhere.get(name, NO_ACCOUNTS)),
-            elsewhere=here.capped_elsewhere.get(name, NOTHING), users_here=users,
+            rooted=not astray, used_elsewhere=_accounts_to_show(here.used_elsewhere, name) or NO_ACCOUNTS,
+            elsewhere=here.capped_elsewhere.get(name, NOTHING), users_here=_accounts_to_show(here.users, name),
             deserved_in_all=here.deserved_in_all(queue), lasting_here=here.lasting.get(name),
         )  # fmt: skip
     below = {name: tuple(each.name for each in those) for name, those in children.items()}
