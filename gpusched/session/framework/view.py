@@ -389,6 +389,8 @@ class View:
                 digest = pod_set.pod_class.digest
                 classes[digest] = pod_set.pod_class
                 counts[digest] = counts.get(digest, 0) + len(pod_set.pods)
+        # The gangs of a snapshot are few of those that run.
+        for gang in self._snapshot.placed_gangs.values():
             for member in gang.placed:
                 pod_class = member.pod.pod_class
                 classes[pod_class.digest] = pod_class
