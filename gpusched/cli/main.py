@@ -238,6 +238,8 @@ def _known(error: BaseException) -> GpuschedError | None:
     """The fault behind an exception; of a group whose members are all known, the first."""
     if isinstance(error, GpuschedError):
         return error
+    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG and error.filename:
+        return ConfigError(f"{error.filename}: the name is too long for a file")
     if isinstance(error, BaseExceptionGroup):
         known = [_known(member) for member in error.exceptions]
         return known[0] if all(known) else None

@@ -38,3 +38,20 @@ def test_a_word_of_a_command_is_not_repeated_whole(words, capsys):
     with pytest.raises(SystemExit) if words[0] != "check-config" else pytest.MonkeyPatch.context():
         assert main(words) == 78
     assert len(capsys.readouterr().err) < 1_500
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["get", "queues", "--kubeconfig", LONG],
+        ["snapshot", "--output-file", LONG],
+        ["devcluster", "--apply", LONG],
+    ],
+)
+def test_a_name_that_is_too_long_for_a_file_is_no_bug(words, capsys):
+    """Whoever looks for the file first."""
+    assert main(words) in {2, 78}
+    told = capsys.readouterr().err
+    assert " characters)" in told
+    assert "too long" in told
+    assert "bug" not in told

@@ -135,6 +135,8 @@ async def _serve(options: ClusterOptions, kubeconfig: Path) -> int:
     try:
         cluster = await start(options)
     except OSError as e:
+        if e.filename is not None:
+            raise UsageError(f"{e.filename} cannot be read: {e.strerror}") from None
         raise UsageError(f"cannot listen on port {options.port}: {e.strerror}") from None
     try:
         # Objects of the cluster are trees that die by themselves; what was loaded stays.

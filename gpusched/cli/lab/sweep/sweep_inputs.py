@@ -9,6 +9,7 @@ import io
 import json
 import pickle
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, TypeAlias
@@ -86,10 +87,11 @@ class SweepInput:
         found = []
         for path in map(Path, [*named, *(self.options.get("openb") or ())]):
             check_trace_size(path)
-            if path.exists() and not (path.is_file() or path.is_dir()):
-                raise ConfigError(
-                    f"{self.place}: {path} is a pipe or a device: name a file, which is read several times"
-                )
+            with suppress(OSError):  # whoever reads it says why it cannot
+                if path.exists() and not (path.is_file() or path.is_dir()):
+                    raise ConfigError(
+                        f"{self.place}: {path} is a pipe or a device: name a file, which is read several times"
+                    )
             found.append(path)
         return found
 
