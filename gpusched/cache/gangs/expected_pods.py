@@ -51,7 +51,9 @@ def is_started_job(gang: Gang) -> bool:
     left = [each.at for each in gang.evictions.past]
     if gang.turn is not None:
         left.append(gang.turn.ended)
-    return gang.job.admitted > max(left, default=0.0)
+    # All of them are whole seconds. Who suspends a Job takes its time of start off it, so that of two
+    # equal ones the start is the later one.
+    return bool(gang.job.admitted) and gang.job.admitted >= max(left, default=0.0)
 
 
 def expected_pods_of(job: Job, pods: Sequence[Pod], named: PriorityClass | None) -> list[Pod]:

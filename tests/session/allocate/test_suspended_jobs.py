@@ -5,6 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
+from gpusched.api.gang.eviction_record import GangEvictions, PastEviction
+from gpusched.api.gang.turn_record import TurnRecord
 from gpusched.api.meta.identity import Owner
 from gpusched.api.meta.resources import NOTHING
 from gpusched.api.pod.pod import PodPhase
@@ -60,13 +62,14 @@ def test_room_is_held_for_pods_that_are_still_to_come(given):
     assert c.then.started() == ["quick"]
 
 
-def _started_beside_one_that_is_served_first(given):
+def _started_beside_one_that_is_served_first(given, **started):
     """A Job of queue b, which holds half of its due, was started; a gang of queue a asks for the last node, too."""
     c = given.nodes(2, gpus=8)
     for name in "ab":
         c.queue(name, limits={"deserved": {entities.GPU: 16}})
     c.pod("runs", queue="b", gpus=8, node="node-0", phase=PodPhase.RUNNING, scheduled=c.now - 900)
-    job(c, "started", 1, queue="b", suspended=False, started={"admitted": c.now - 1})
+    about = {"admitted": c.now - 1, **started}
+    job(c, "started", 1, queue="b", suspended=False, started=about)
     c.gang("quick", pods=1, gpus=8, queue="a")
     return c
 
@@ -76,6 +79,27 @@ def test_a_job_that_was_started_has_its_turn_before_all_that_is_new(given):
     c = _started_beside_one_that_is_served_first(given)
     c.when.one_session()
     assert c.then.nodes() == {"started-0": "node-1"}
+
+
+@pytest.mark.parametrize("left", ["evicted", "at the end of its turn"])
+@pytest.mark.parametrize(
+    ("after_s", "has_its_turn"), [(0.0, True), (5.0, True), (-5.0, False)],
+    ids=["in the same second", "later", "before"],
+)  # fmt: skip
+def test_a_job_that_left_has_its_turn_once_it_is_started_again(given, left, after_s, has_its_turn):
+    """What is written of both moments has whole seconds: of one that left, a start in the same second is the later one.
+
+    A Job that is evicted is no started one until then.
+    """
+    at = float(int(given.now) - 10)
+    record = {
+        "evictions": GangEvictions((PastEviction(at=at, action="preempt", reason="Preempted"),))
+    }
+    if left == "at the end of its turn":
+        record = {"turn": TurnRecord(at, 60)}
+    c = _started_beside_one_that_is_served_first(given, admitted=at + after_s, **record)
+    c.when.one_session()
+    assert c.then.nodes() == {"started-0" if has_its_turn else "quick-0": "node-1"}
 
 
 @pytest.mark.parametrize("why", ["higher in its queue", "too late", "some pods succeeded"])
