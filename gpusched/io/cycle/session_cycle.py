@@ -435,7 +435,7 @@ class SessionCycle:
             )
             self._due = again if again < due and decision.waiting else self._due
             self._following.note_gangs(told)
-        elif decision.settled or (snapshot.foreseen and not snapshot.tenant_rounds):
+        elif decision.settled:
             # It, or the session before, decided about everybody else: only status follows.
             self._changes.note_settled_session(snapshot.now, holds_until=due)
             self._following.note_status()

@@ -11,6 +11,7 @@ import attrs
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
+from gpusched.api.meta.identity import Owner
 from gpusched.app.view import follow_sessions
 from gpusched.base.clock import SystemClock
 from gpusched.config.model import DEFAULT, LimitsConfig, PlacementConfig
@@ -21,6 +22,7 @@ from gpusched.lab.virtual_time.loop import run_virtual
 from gpusched.pluginhost.guard import PluginGuard
 from gpusched.pluginhost.registry import load_policy
 from gpusched.session.state.policy import Policy
+from gpusched.testing import entities
 from gpusched.testing.given import Given
 
 
@@ -29,7 +31,7 @@ class Accepting:
 
     fence = "test/1"
     busy = False
-    binds_waiting = 0
+    binds_waiting = queued = 0
 
     def __init__(self) -> None:
         self.gangs: list[Any] = []
@@ -168,6 +170,35 @@ def test_a_start_is_carried_out_before_everybody_had_a_turn() -> None:
     assert {each.gang.name for each in second.gangs} >= {"second", "b-0"}
     assert len(shown) == len(plans), "the history is told for whom gangs leave"
     assert view.plans == shown[1:], "people see the cluster as a whole session left it"
+
+
+def test_who_starts_beside_one_that_was_awaited_in_vain_is_followed_by_a_whole_session() -> None:
+    """Given two started Jobs with room for one, when its pods come, then the session that binds them has not settled how it stands with the other: the next one follows at once."""
+    c = Given().nodes(1, gpus=8)
+    for name in ("one", "two"):
+        c.job(name, parallelism=2, completions=2, queue="default", gpus=4, pods=0, started={"admitted": c.now - 1})  # fmt: skip
+    told: list[tuple[float, Any, bool]] = []
+
+    async def live(clock: Any) -> None:
+        cycle = make_cycle(c, DEFAULT, Telemetry(), Accepting(), clock)
+        cycle.shown.append(
+            lambda snapshot, _plan, decision: told.append(
+                (round(clock.monotonic(), 3), snapshot.foreseen, decision.ended_early)
+            )
+        )
+        cycle.wake()
+        task = asyncio.create_task(cycle.run())
+        await asyncio.sleep(3.0)
+        for number in (0, 1):
+            owner = Owner("Job", "one", entities.uid("Job", "one", "default"))
+            c.pod(f"one-{number}", rank=number, owner=owner, gpus=4)
+        await asyncio.sleep(3.0)
+        task.cancel()
+
+    run_virtual(live)
+    (_, first, second) = told
+    assert first == (3.005, True, True)
+    assert (second[0] - first[0] < 0.1, second[2]) == (True, False), "status waits for more"
 
 
 def sessions_after(*happens: tuple[float, Callable[[Given], object]]) -> list[float]:
