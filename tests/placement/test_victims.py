@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from gpusched.placement.model.problem import Effort, SearchOutcome
 from gpusched.placement.victims.greedy_choice import VictimSearchState
-from gpusched.placement.victims.loss_limits import BundleLoss, LossLimits
+from gpusched.placement.victims.loss_limits import BundleLoss, LossLimits, LossRight
 from gpusched.placement.victims.lower_bound import claimants_that_fit_at_most, victim_lower_bound
 from gpusched.placement.victims.model import EvictablePod, VictimBundle, VictimChoice
 from gpusched.placement.victims.search import find_cheaper_victims
@@ -102,6 +102,25 @@ def valid(field: VictimSearchState, choice: VictimChoice, need: int) -> bool:
         for each in free.values()
     )
     return fits >= need
+
+
+@pytest.mark.parametrize("left", [False, True])
+def test_who_has_left_already_frees_nothing_for_a_queue(left):
+    """A pod of account 0 may go once account 1 has freed as much: not for a pod of that one which went before, for somebody else."""
+    right = LossRight(frees=((1, 0, 1),))
+    losses = [
+        BundleLoss(side=side, accounts=(account,), judged=(0,), taken=(1,), last=(1,))
+        for account, side in enumerate((0, -1))
+    ]
+    members = [EvictablePod(0, (1,), 9, taken=(1,)), EvictablePod(1, (1,), 1, taken=(1,))]
+    bundles = [VictimBundle((m,), m, m, loss=loss) for m, loss in enumerate(losses)]
+    field = VictimSearchState((1,), {0: [0], 1: [-1 if left else -9]}, members, bundles)
+    field.set_loss_limits(LossLimits(sides=((right,),)))
+    if left:
+        field.remove_evicted([1])
+    found = find_cheaper_victims(field, 1, None, Effort(budget_s=1.0))
+    picked = [each.bundle for each in found.choice.picks] if found.choice is not None else None
+    assert picked == (None if left else [0, 1])
 
 
 @settings(max_examples=examples(50, whole=150), deadline=None, derandomize=True, database=None)

@@ -231,8 +231,19 @@ class FreeAmounts:
         return sum(self.count_claimants(free) - self.fits[row] for row, free in freed.items())
 
     def possible_bundles(self) -> list[int]:
-        """Bundles that may be chosen, limits not counted."""
-        return [n for n in range(len(self.bundles)) if n not in self.dead]
+        """Bundles that may be chosen, limits not counted: not those of which nobody is left.
+
+        What left with others frees nothing more, and what queues would lose by it is counted already.
+        """
+        numbers = [n for n in range(len(self.bundles)) if n not in self.dead]
+        if not self._gone:
+            return numbers
+        gone, firsts = self._gone, self._index.firsts
+        return [
+            n
+            for n in numbers
+            if firsts[n] not in gone or any(m not in gone for m in self.bundles[n].members)
+        ]
 
     def swapped_in_turn(self) -> list[int] | None:
         """Bundles in the order in which single claimants choose them, one after the other, each taking what a bundle frees.
