@@ -16,7 +16,6 @@ import yaml
 from gpusched.base import installed_files
 from gpusched.base.classes import frozen
 from gpusched.base.clock import Clock, SystemClock
-from gpusched.base.errors import GpuschedError
 from gpusched.devcluster.apimachinery.seeded_random import KeyedRandom
 from gpusched.devcluster.apiserver.admission.policies import AdmissionPolicies
 from gpusched.devcluster.apiserver.client.local_client import LocalClient
@@ -284,7 +283,7 @@ async def start(options: ClusterOptions) -> DevCluster:
 
     Raises:
         ConfigError: a definition or an object to apply is refused.
-        OSError: the port cannot be listened on.
+        OSError: the port cannot be listened on, or a file to apply cannot be read.
     """
     core = build_core(options.clock, options.seed, options.gangs)
     core.records = options.records
@@ -315,7 +314,7 @@ async def start(options: ClusterOptions) -> DevCluster:
     background.start()
     try:
         apply_files(background.client, options.apply, settle=background.installer.sync)
-    except GpuschedError:
+    except BaseException:
         await cluster.close()
         raise
     return cluster

@@ -1,5 +1,6 @@
 """The command: one line when ready, a kubeconfig for its owner, a clean end on a signal."""
 
+import asyncio
 import signal
 import socket
 import stat
@@ -9,6 +10,9 @@ import urllib.request
 
 import pytest
 import yaml
+
+from gpusched.base.errors import ConfigError
+from gpusched.devcluster.cluster import ClusterOptions, start
 
 RUN = (
     "import argparse, sys; from gpusched.cli.devcluster import command; p = argparse.ArgumentParser(); "
@@ -80,3 +84,21 @@ def test_a_port_that_is_taken_is_told(tmp_path):
         said = refused("--port", port, "--kubeconfig", str(tmp_path / "config"))
     assert f"cannot listen on port {port}" in said
     assert "bug" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "fault"), [("n" * 300, OSError), ("missing", ConfigError), ("broken", ConfigError)]
+)
+def test_a_start_that_fails_leaves_no_port_taken(tmp_path, name, fault):
+    """Whatever was wrong with the file to apply: the next start can listen there."""
+    (tmp_path / "broken").write_text("kind: [")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+
+    async def fail() -> None:
+        with pytest.raises(fault):
+            await start(ClusterOptions(port=port, apply=[tmp_path / name]))
+        with socket.create_server(("127.0.0.1", port)):
+            pass
+
+    asyncio.run(fail())
