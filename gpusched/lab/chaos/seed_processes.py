@@ -8,7 +8,6 @@ import multiprocessing
 import signal
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Final
@@ -16,6 +15,7 @@ from typing import Final
 import attrs
 
 from gpusched.base.classes import define
+from gpusched.io.workers.held_interrupts import held_interrupts
 from gpusched.lab.chaos.play import ChaosRun
 
 SEEDS_OF_A_PROCESS: Final = 100
@@ -77,25 +77,21 @@ class SeedProcesses:
         self._at.clear()
 
     def _give(self, seed: int) -> None:
-        player = self._idle.pop() if self._idle else self._begin()
+        if not self._idle:
+            with held_interrupts():
+                self._idle.append(self._begin())
+        player = self._idle.pop()
         # One that was killed while it was idle breaks the pipe here; reading tells that.
         with contextlib.suppress(BrokenPipeError):
             player.pipe.send(seed)
         self._at[player.pipe] = (seed, player)
 
     def _begin(self) -> _Player:
-        # A Ctrl-C of the terminal is for this process, which ends the others: they begin with the signal blocked.
-        # Starting the tracker would unblock it, so that is done before.
-        resource_tracker.ensure_running()
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         silence = logging.root.manager.disable  # they are as silent as this process
         process = context.Process(target=_work, args=(theirs, self.play_seed, silence), daemon=True)
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            process.start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        process.start()
         theirs.close()
         return _Player(ours, process)
 

@@ -9,7 +9,6 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -21,6 +20,7 @@ from gpusched.base.classes import frozen
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import ClusterUnreachable, ConfigError, GpuschedError
 from gpusched.io.observe.logs import set_up_logging
+from gpusched.io.workers.held_interrupts import held_interrupts
 from gpusched.lab.scenario.file.read import read_paths
 from gpusched.lab.scenario.judge.judge import ExpectationVerdict
 from gpusched.lab.scenario.model.scenario import Scenario
@@ -145,19 +145,14 @@ class _PlayProcesses:
         context = worker_context(__name__)
         self._workers: dict[Connection, BaseProcess] = {}
         self._at: dict[Connection, Scenario] = {}
-        # A Ctrl-C of the terminal is for this process, which tells the others: they begin with
-        # the signal blocked. Starting the tracker would unblock it, so that is done before.
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
+        # A Ctrl-C of the terminal is for this process, which tells the others.
+        with held_interrupts():
             for _ in range(size):
                 ours, theirs = context.Pipe()
                 process = context.Process(target=_work, args=(theirs, order), daemon=True)
                 process.start()
                 theirs.close()
                 self._workers[ours] = process
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
     def __enter__(self) -> Self:
         return self

@@ -12,7 +12,6 @@ import signal
 import traceback
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from typing import Final, Protocol
@@ -24,6 +23,7 @@ from gpusched.base.errors import ConfigError, GpuschedError
 from gpusched.cli.lab.scenario.worker_processes import worker_context
 from gpusched.cli.lab.sweep.points import play_packed
 from gpusched.io.observe.process_limits import collect_garbage_rarely
+from gpusched.io.workers.held_interrupts import held_interrupts
 
 TRIES_MAX: Final = 3
 """Workers that one point may lose: the third time it is likely to be the point itself."""
@@ -151,24 +151,21 @@ class LocalProcesses:
 
     def start_point(self, number: int, work: bytes) -> None:
         """See ``PointWorkers``."""
-        pipe, process = self._idle.pop() if self._idle else self._begin()
+        if not self._idle:
+            # A Ctrl-C of the terminal is for this process, which ends the others.
+            with held_interrupts():
+                self._idle.append(self._begin())
+        pipe, process = self._idle.pop()
         # One that was killed while it was idle breaks the pipe here; reading tells that below.
         with contextlib.suppress(BrokenPipeError):
             pipe.send_bytes(work)
         self._at[pipe] = (number, process)
 
     def _begin(self) -> tuple[Connection, BaseProcess]:
-        # A Ctrl-C of the terminal is for this process, which ends the others: they begin with
-        # the signal blocked. Starting the tracker would unblock it, so that is done before.
-        resource_tracker.ensure_running()
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            ours, theirs = self._context.Pipe()
-            process = self._context.Process(target=_work, args=(theirs,), daemon=True)
-            process.start()
-            theirs.close()
-        finally:
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+        ours, theirs = self._context.Pipe()
+        process = self._context.Process(target=_work, args=(theirs,), daemon=True)
+        process.start()
+        theirs.close()
         return ours, process
 
     def wait_for_ends(self) -> list[PointEnd]:
