@@ -93,6 +93,11 @@ class Daemon:
         return self.app.leadership.leading and not self.dead
 
 
+def current_daemon() -> Daemon | None:
+    """The process in which this runs."""
+    return _running.get()
+
+
 def _silence(method: str, why: str) -> Exception:
     return errors.ClusterUnreachable(why) if method == "GET" else errors.OutcomeUnknown(why)
 

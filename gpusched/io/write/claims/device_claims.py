@@ -38,6 +38,8 @@ from gpusched.io.write.preemption_calls import Body, PatchOutcome, PreemptionCal
 from gpusched.session.state.plan import ClaimBind, GangBind, PodBind
 
 _NOT_FOUND: Final = 404
+_FORGOTTEN_FROM: Final = 1000
+"""Claims written and gone again that are remembered without need."""
 
 
 @frozen(slots=True, order=True)
@@ -74,6 +76,8 @@ class DeviceClaims:
         """Of writes that may have been carried out, or may still be."""
         self._unanswered_releases: dict[ObjectKey, UID] = {}
         """Claims of which the same holds for what takes their devices back."""
+        self._written: dict[ObjectKey, UID] = {}
+        """Claims that this leader has written: nothing that one before sent of them can be carried out any more."""
 
     def assume_claims(self, gang: GangBind) -> None:
         """Show the claims of a gang as they will be."""
@@ -154,7 +158,14 @@ class DeviceClaims:
             why = f"the answer to a patch of claim {key} cannot be read: {unreadable}"
             return attrs.evolve(outcome, why=why, uncertain=True)
         self._cache.devices.claims.record_answer(claim)
+        self._note_written(claim)
         return outcome
+
+    def _note_written(self, claim: ResourceClaim) -> None:
+        there = self._cache.devices.claims.items
+        if len(self._written) > 2 * len(there) + _FORGOTTEN_FROM:
+            self._written = {key: uid for key, uid in self._written.items() if key in there}
+        self._written[claim.key] = claim.uid
 
     def _known_claim(self, claim: ClaimBind) -> ResourceClaim | None:
         """The claim as the API shows it."""
@@ -170,11 +181,28 @@ class DeviceClaims:
         """Devices of a claim may still be taken back: no pod is bound with them before that is settled."""
         self._unanswered_releases[key] = claim
 
+    def may_be_changed_late(self, claim: ResourceClaim) -> bool:
+        """Whether a leader before may have sent what gives a claim devices, or takes them back, and was not done yet.
+
+        A leader that dies knows nothing of its writes any more, and a server may carry them out after the next
+        one has decided. Each carries the version that it saw, so that a write of this leader ends that.
+        """
+        begun = claim.allocation is not None or claim.is_protected
+        return begun and self._written.get(claim.key) != claim.uid
+
     async def settle_releases(self, keys: Iterable[ObjectKey], fence: str) -> str:
         """Have nothing taken back of some claims any more; why that is not sure, or empty."""
         for key in keys:
-            if key in self._unanswered_releases and (why := await self.settle_claim(key, fence)):
-                return why
+            known = self._cache.devices.claims.items.get(key)
+            late = (
+                known is not None
+                and known.allocation is not None
+                and self.may_be_changed_late(known)
+            )
+            if late or key in self._unanswered_releases:
+                why = await self.settle_claim(key, fence)
+                if why:
+                    return why
         return ""
 
     async def settle_claim(self, key: ObjectKey, fence: str) -> str:
@@ -189,7 +217,7 @@ class DeviceClaims:
 
         def body() -> bytes | str:
             known = self._cache.devices.claims.items.get(key)
-            if known is None or known.uid not in meant:
+            if known is None or not (known.uid in meant or self.may_be_changed_late(known)):
                 return ""
             return claim_settle_patch(known.uid, known.resource_version)
 

@@ -153,6 +153,11 @@ class UnboundClaims:
                     found += self._held_claims(pod)
         return found
 
+    def _settle_begun(self, claim: ResourceClaim) -> None:
+        """Have a claim get no devices any more from a leader before, which gave it the finalizer first."""
+        if self._devices.may_be_changed_late(claim):
+            self._begin(claim.key, self._devices.settle_claim)
+
     def _may_go_on(
         self, held: Sequence[tuple[ResourceClaim, UID, GangKey | None]], idle_since: float
     ) -> bool:
@@ -196,6 +201,8 @@ class UnboundClaims:
                 user = each.group.uid
                 group = GangKey("PodGroup", pod.namespace, each.group.name)
             claim = self._cache.devices.claims.items.get(key)
+            if claim is not None and claim.allocation is None and claim.is_protected:
+                self._settle_begun(claim)
             if (
                 claim is not None
                 and claim.allocation is not None

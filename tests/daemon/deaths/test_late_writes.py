@@ -1,0 +1,86 @@
+"""What a dead leader sent last arrives when the next leader has decided: it changes nothing that was decided since."""
+
+from __future__ import annotations
+
+from tests.daemon.deaths.late_writes import hold_writes
+from tests.daemon.devices.device_objects import (
+    bound,
+    claim_status,
+    classes,
+    named_claim,
+    publish,
+    user_of,
+)
+
+
+def test_a_late_release_of_devices_takes_none_from_a_pod_that_the_next_leader_bound(
+    play, monkeypatch
+):
+    async def life(w):
+        await w.start(nodes=2)
+        for number in range(2):
+            publish(w, f"node-{number}", 2)
+        classes(w)
+        named_claim(w, "mine")
+        # given: a leader that died when a claim had its devices, and the pod no node
+        first = w.daemon(kill_at=1, kill_on="/binding", answered=False)
+        user_of(w, "p", "mine")
+        await w.until(lambda: first.dead)
+        (result,) = claim_status(w, "mine")["allocation"]["devices"]["results"]
+        w.client.patch("nodes", None, result["pool"], {"spec": {"unschedulable": True}})
+        # given: the next one dies too, and what it took the devices back with is on its way
+        late = hold_writes(
+            monkeypatch, w, lambda: second, lambda _method, path, _body: path.endswith("/status")
+            and "/resourceclaims/" in path,
+        )  # fmt: skip
+        second = w.daemon()
+        await w.until(lambda: late.held, within=60)
+        second.kill()
+        w.client.patch("nodes", None, result["pool"], {"spec": {"unschedulable": False}})
+        # when: the third binds the pod with these devices, and then it arrives
+        w.daemon()
+        await w.until(lambda: "p" in bound(w), within=60)
+        codes = await late.arrive()
+        # then: the pod keeps its devices
+        assert codes == [409]
+        (user,) = claim_status(w, "mine")["reservedFor"]
+        assert user["name"] == "p"
+        (kept,) = claim_status(w, "mine")["allocation"]["devices"]["results"]
+        assert kept["pool"] == bound(w)["p"]
+
+    play(life)
+
+
+def test_late_devices_of_a_claim_are_refused_when_another_claim_has_them(play, monkeypatch):
+    async def life(w):
+        await w.start(nodes=1)
+        publish(w, "node-0", 1)
+        classes(w)
+        named_claim(w, "old")
+        named_claim(w, "new")
+        # given: a leader that dies while a claim gets the only device
+        late = hold_writes(
+            monkeypatch, w, lambda: first, lambda _method, path, _body: path.endswith("/old/status")
+        )  # fmt: skip
+        first = w.daemon()
+        user_of(w, "p", "old")
+        await w.until(lambda: late.held)
+        first.kill()
+        # when: the next one gives it to the claim of a pod that goes first
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+        w.client.create("priorityclasses.scheduling.k8s.io", {**high, "metadata": {"name": "high"}})
+        w.pod("q", gpus=0, spec={"priorityClassName": "high", **uses("new")})
+        w.daemon()
+        await w.until(lambda: "q" in bound(w), within=60)
+        await w.clock.sleep(1)
+        codes = await late.arrive()
+        # then: it is not given twice
+        assert codes == [409]
+        assert "allocation" not in claim_status(w, "old")
+
+    play(life)
+
+
+def uses(claim):
+    """Part of a pod that uses a named claim."""
+    return {"resourceClaims": [{"name": "c", "resourceClaimName": claim}]}
