@@ -67,6 +67,10 @@ class AskingGangs:
         }
         self.promised = {gang for gang in waiting if nominated.get(gang, gang in self.promised)}
 
+    def was_in_vain(self, gang: GangKey) -> bool:
+        """Whether a gang lacked room when it was last granted enough, so that it does not ask now."""
+        return gang in self._in_vain
+
     def find(
         self,
         waiting: Sequence[Gang],

@@ -476,6 +476,8 @@ class ShardPart(ClusterPart):
         if reason.message.endswith("stand in line"):
             return reason  # lines of users go through all shards
         if reason.reason not in LACKS_ROOM:
+            if self._asking.was_in_vain(gang):
+                where += ", which had no room for it when it was granted enough"
             return attrs.evolve(reason, message=truncate_message(reason.message + where))
         if gang in self._too_large:
             where = "; no shard has room for it: gangs do not span shards"

@@ -88,6 +88,30 @@ def test_who_would_not_fit_with_all_grants_is_told_nothing_of_them(sharded):
     sharded(story, "a", "b")
 
 
+def test_who_lacks_room_with_all_grants_is_told_so_while_it_asks_for_none(sharded):
+    async def story(shards):
+        # given a shard that is full, and a user who holds nothing
+        await shards.start(nodes=2)
+        shards.queue("team", **QUEUES["user"])
+        for name in shards.names:
+            shards.daemon(name)
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        shards.gang("full", 2, only="a")
+        await shards.world.until(lambda: len(shards.world.bound()) == 2, 60)
+
+        # when a gang of the user comes that has to be there, was granted what it needs, and asks for nothing since
+        shards.gang("here", 2, only="a", user="ann", queue="team")
+        await shards.world.clock.sleep(30)
+
+        # then it is told what it lacked then
+        assert shards.world.condition("here")["message"] == (
+            "needs 16 nvidia.com/gpu; user ann holds 0 of at most 24 in queue team; 24 more are not granted to "
+            "this shard yet; in shard a, which had no room for it when it was granted enough"
+        )
+
+    sharded(story, "a", "b")
+
+
 def test_what_one_shard_lacks_is_not_told_of_the_cluster(sharded):
     async def story(shards):
         # given two shards with GPUs of a type each
