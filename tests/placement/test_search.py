@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import attrs
+import pytest
 
 from gpusched.base.errors import SolverFault
 from gpusched.config.model import DEFAULT, PlacementConfig
+from gpusched.placement.cpsat import solver
 from gpusched.placement.model.problem import SearchJob, search_in_process
 from gpusched.testing.given import Given
 
@@ -28,6 +30,18 @@ def test_search_finds_the_only_placement() -> None:
     assert {nodes["four"], nodes["three"]} == {"a", "b"}
     assert nodes["four"] == nodes["two"] == nodes["deux"] or nodes["four"] != nodes["three"]
     assert len(nodes) == 4
+
+
+@pytest.mark.parametrize(("guarded", "binds"), [(False, 4), (True, 0)])
+def test_only_a_daemon_gives_a_search_up_by_the_clock_on_the_wall(
+    monkeypatch, guarded, binds
+) -> None:
+    """Given a process that gets no processor for longer than a search may take, then what is played decides as ever."""
+    monkeypatch.setattr(solver, "_GUARD_LEAST_S", 0.0)
+    monkeypatch.setattr(solver, "_WALL_GUARD", 0.0)
+    monkeypatch.setattr(solver.SEARCH_STOPPER, "guards_wall_time", guarded)
+    plan = awkward().when.one_session()
+    assert sum(len(gang.binds) for gang in plan.binds) == binds
 
 
 def test_greedy_alone_misses_it_and_says_so() -> None:

@@ -30,6 +30,7 @@ from gpusched.base.errors import ConfigError, GpuschedError, UsageError
 from gpusched.io.history.played_starts import played_starts_answer
 from gpusched.io.observe.process_limits import collect_garbage_rarely
 from gpusched.io.observe.text import one_line
+from gpusched.placement.cpsat.solver import SEARCH_STOPPER
 from gpusched.session.status.foreign_names import hide_names_of
 from gpusched.view.over_time.advice_view import SHARDS_LEFT_OUT, shards_played
 from gpusched.view.over_time.submission_view import ONLY_GIVEN_LIMITS, with_remark
@@ -109,6 +110,7 @@ def answer_questions(text: str) -> None:
         text: JSON of ``AnsweringOptions``.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    SEARCH_STOPPER.guards_wall_time = True
     collect_garbage_rarely()  # a copy of the cluster is many objects that stay
     with contextlib.suppress(OSError):
         os.nice(_NICE)

@@ -53,6 +53,7 @@ def serve(*, memory_max: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     faulthandler.enable()
     _bound_memory(memory_max)
+    SEARCH_STOPPER.guards_wall_time = True
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     asked: SimpleQueue[_SolverJob] = SimpleQueue()

@@ -16,6 +16,12 @@ class SearchStopper:
     def __init__(self) -> None:
         self._solver: ReferenceType[Any] | None = None
         self._stopped = False
+        self.guards_wall_time = False
+        """Whether searches are given up by the clock on the wall, too.
+
+        So a daemon does, whose gangs wait meanwhile. A simulation and a file that is played again do not:
+        what they answer does not depend on how much of a processor they get.
+        """
 
     @property
     def stopped(self) -> bool:
@@ -52,15 +58,17 @@ SEARCH_STOPPER: Final = SearchStopper()
 
 
 _GUARD_LEAST_S: Final = 5.0
-"""Wall seconds that every search has: setting one up takes time that no deterministic limit
+"""Wall seconds that every search of a daemon has: setting one up takes time that no deterministic limit
 counts, several times as much on a machine that is shared."""
 _WALL_GUARD: Final = 10.0
-"""Wall seconds per deterministic second after which a search is given up all the same: far
-beyond what was ever seen, so that only a broken solver meets it."""
+"""Wall seconds per deterministic second after which a daemon gives a search up all the same: far
+beyond what was ever seen, so that only a broken solver, or one without a processor, meets it."""
 
 
 def configure_solver(solver: Any, *, budget_s: float, workers: int, seed: int) -> None:
     """Parameters of every search of ours: bounded, repeatable, and quick on counts of equal pods.
+
+    Only deterministic time ends it, which passes as work is done; see ``SearchStopper`` for a daemon's.
 
     Args:
         solver: a ``CpSolver`` that has not run yet.
@@ -71,7 +79,8 @@ def configure_solver(solver: Any, *, budget_s: float, workers: int, seed: int) -
     solver.parameters.num_workers = workers
     solver.parameters.random_seed = seed
     solver.parameters.max_deterministic_time = budget_s
-    solver.parameters.max_time_in_seconds = max(_GUARD_LEAST_S, budget_s * _WALL_GUARD)
+    if SEARCH_STOPPER.guards_wall_time:
+        solver.parameters.max_time_in_seconds = max(_GUARD_LEAST_S, budget_s * _WALL_GUARD)
     solver.parameters.linearization_level = 2
     solver.parameters.cp_model_probing_level = 0
     solver.parameters.symmetry_level = 0
