@@ -153,6 +153,25 @@ def test_who_was_never_looked_at_is_told_how_many_are_before_it():
     assert "looked at: 0 " not in said
 
 
+def test_pod_groups_without_pods_are_before_nobody():
+    """Given PodGroups among a flood whose pods nobody has made yet, then gangs are told of as many before them as without these."""
+
+    def told(idle):
+        c = flooded()
+        for number in range(idle):
+            about = {"namespace": "alice", "queue": "a", "created": c.now - 600}
+            c.group(f"u-{20 + number:02d}-idle", min_member=2, **about)
+        c.when.one_session()
+        return {
+            each.gang.name: each.scheduled.message
+            for each in c.then.plan.gangs
+            if each.provisional and not each.gang.name.endswith("idle")
+        }
+
+    assert "44 gangs" in told(0)["u-58"]
+    assert told(40) == told(0)
+
+
 def test_the_same_snapshot_gives_the_same_plan_in_mid_round():
     """How far the rounds came stands in the snapshot, so that a recording repeats."""
     c = flooded()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -202,7 +202,7 @@ class GangSelection:
         return tuple(gang for gang in found if asks_for_place(gang))
 
     def left_out(self, of_line: Callable[[GangLine], Iterable[Gang]]) -> Iterator[tuple[Gang, int]]:
-        """Gangs that this session does not look at, and how many of their tenant come before, sorted by key.
+        """Gangs that this session does not look at, and how many of their tenant that ask for a place come before, sorted by key.
 
         Args:
             of_line: gives those of each line that are meant, sorted by key.
@@ -217,8 +217,14 @@ class GangSelection:
             tenant = tenant_of_gang(gang, self._queues)
             if tenant not in places:
                 left = self._backlogs[tenant].keys_left if tenant in self._backlogs else ()
-                places[tenant] = {key: number for number, key in enumerate(left)}
+                places[tenant] = self._places_in_line(left)
             yield gang, places[tenant].get(gang.key, 0)
+
+    def _places_in_line(self, keys: Sequence[GangKey]) -> dict[GangKey, int]:
+        """How many gangs come before each of some: PodGroups without pods, which nobody waits for, do not count."""
+        there = self._lines.by_key
+        asking = [asks_for_place(there[key]) for key in keys]
+        return dict(zip(keys, accumulate(asking, initial=0), strict=False))
 
     def defer_gang(self, gang: Gang) -> None:
         """Put the gang off to the next session, as its tenant has used up its share of this one."""
