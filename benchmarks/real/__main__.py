@@ -27,7 +27,8 @@ from gpusched.base.errors import ConfigError, UsageError
 from gpusched.cli.command import table
 from gpusched.cli.lab.scenario.scenario_report import ScenarioReporter, status_of
 from gpusched.cli.lab.scenario.worker_processes import PlayRequest, play_all, play_one
-from gpusched.cli.main import INTERRUPTED, report
+from gpusched.cli.main import report
+from gpusched.cli.shell.start import INTERRUPTED
 from gpusched.lab.scenario.file.read import read_paths
 from gpusched.lab.scenario.judge.messages import duration_text
 from gpusched.lab.scenario.model.scenario import Scenario

@@ -27,6 +27,7 @@ from gpusched.base.errors import ConfigError, GpuschedError, NotInstalled, Usage
 from gpusched.cli.command import Parser, cut_long_words
 from gpusched.cli.shell.interrupts import sigterm_as_ctrl_c
 from gpusched.cli.shell.leading_options import with_leading_options_behind, with_words_first
+from gpusched.cli.shell.start import INTERRUPTED
 
 COMMANDS: Final = {
     "run": ("the daemon: in-cluster configuration, else kubeconfig", "run"),
@@ -90,8 +91,6 @@ _PACKAGES: Final = {"devcluster": ("devcluster",), "lab": ("devcluster", "lab")}
 _PLAYS: Final = "lab."
 """Where commands are that play for long, which SIGTERM ends as Ctrl-C does; who follows a cluster ends it so in the usual way."""
 BUG: Final = 70
-INTERRUPTED: Final = 130
-"""What a shell reports of a program that Ctrl-C ended."""
 PIPE_CLOSED: Final = 141
 """What a shell reports of a program whose reader went away, as in ``gpusched get ... | head``."""
 _NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})

@@ -15,7 +15,7 @@ from typing import IO, Any, Final
 from gpusched.base.clock import SystemClock
 from gpusched.base.errors import UsageError
 from gpusched.cli.command import Subparsers
-from gpusched.cli.main import INTERRUPTED
+from gpusched.cli.shell.start import INTERRUPTED
 from gpusched.config.load import load_file
 from gpusched.config.model import DEFAULT, Config
 from gpusched.lab.chaos.campaign import play_or_report, run_campaign, shortest_script

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from rich.text import Text
 
-from gpusched.cli.main import INTERRUPTED
+from gpusched.cli.shell.start import INTERRUPTED
 from gpusched.engine.run_record import RunRecord
 from gpusched.lab.report.run_report import JudgedExpectation, RunReport
 from gpusched.lab.report.statistics.named import statistic
