@@ -322,7 +322,7 @@ class Session:
     def keep_places(self) -> None:
         """Let the next session know where gangs were placed, where this one has decided about everybody."""
         early = self.early_end
-        if early.reached and not early.settled:
+        if self.placements.is_full or (early.reached and not early.settled):
             self._kept_places.forget()
         else:
             self._kept_places.keep(self.snapshot.nodes, self.node_usage.used, self._places_by_key())

@@ -228,6 +228,49 @@ def test_the_more_gangs_wait_the_later_starts_have_a_session_of_their_own(gangs,
     assert seen.note_whole_session(101.0, holds_until=inf, starts=left, gangs=gangs) == again
 
 
+def anew(c):
+    """The last session if nothing were kept of those before."""
+    guard = PluginGuard(SystemClock())
+    return decide(c.snapshot, c.policy, guard=guard, session_cache=SessionCache())
+
+
+def said(decision):
+    """What a session decides, and whether it is left to others."""
+    return decision.plan, decision.ended_early, decision.settled
+
+
+@pytest.mark.parametrize("most", [2, 3, 4, 5, 5000])
+def test_a_session_that_might_bind_no_more_has_not_found_that_nobody_else_starts(given, most):
+    """Given one that bound as many pods as it may, when pods come that it counted on, then who had no turn has one."""
+    given.cache.use_limits(attrs.evolve(given.cache.limits, binds_per_session=most))
+    c = given.nodes(3, gpus=8)
+    about = {"parallelism": 2, "completions": 2, "queue": "default", "gpus": 4}
+    c.job("one", **about, pods=0, started={"admitted": c.now - 1})
+    for number in range(8):
+        c.gang(f"fits-{number}", pods=1, gpus=2)
+    c.when.carried_out()
+    pods_come(c, "one")
+    assert said(foreseen_session(c)) == said(anew(c))
+    assert c.decision.settled == (most == 5000)
+
+
+def test_who_is_asked_behind_pods_that_were_counted_on_claims_nothing(given):
+    """Given a session that had no time left for claims, when pods come that it counted on, then those who wait claim in the next one, kept or not."""
+    given.cache.use_limits(attrs.evolve(given.cache.limits, victim_work=0))
+    c = given.queue("other").priority_class("high", 100).nodes(2, gpus=8)
+    about = {"parallelism": 2, "completions": 2, "queue": "default", "gpus": 4}
+    c.job("one", **about, pods=0, started={"admitted": c.now - 1})
+    c.group("low", min_member=1, queue="other")
+    c.pod("low-0", group="low", gpus=8, node="node-1", slots=255, scheduled=c.now - 900)
+    c.gang("high", pods=1, gpus=8, queue="other", priority=100)
+    c.when.one_session()
+    pods_come(c, "one")
+    c.cache.use_limits(attrs.evolve(c.cache.limits, victim_work=1_000))
+    assert said(foreseen_session(c)) == said(anew(c))
+    assert (c.then.started(), c.decision.settled) == (["one"], True)
+    assert [each.gang.name for each in whole(c).plan.preemptions] == ["high"]
+
+
 @pytest.mark.parametrize("most", [1, 2, 3, 5000])
 def test_where_a_session_may_bind_few_pods_it_ends_as_it_would_anew(given, most):
     """Given pods that go where they were expected, then a session that may bind no more after them is the same with and without what is kept."""
@@ -235,10 +278,4 @@ def test_where_a_session_may_bind_few_pods_it_ends_as_it_would_anew(given, most)
     c = started(given, "one", "two")
     pods_come(c, "one")
     pods_come(c, "two")
-    kept = foreseen_session(c)
-    anew = decide(
-        c.snapshot, c.policy, guard=PluginGuard(SystemClock()), session_cache=SessionCache()
-    )
-    assert (kept.plan, kept.ended_early, kept.settled) == (
-        anew.plan, anew.ended_early, anew.settled,
-    )  # fmt: skip
+    assert said(foreseen_session(c)) == said(anew(c))

@@ -16,7 +16,7 @@ _Rows = list[tuple[int, int]]
 
 
 class KeptPlaces:
-    """Of the last session that decided about everybody; nothing of one that left some to the next."""
+    """Of the last session that decided about everybody; nothing of one that left some to the next, or might bind no more."""
 
     def __init__(self) -> None:
         self._nodes: Sequence[Node] = ()

@@ -39,6 +39,7 @@ class EarlyEnd:
     ) -> None:
         self._possible = possible
         self._awaited = set(awaited)
+        self._counted_on = frozenset(self._awaited)
         self._as_foreseen = bool(self._awaited)
         """Whether it awaits gangs, and none had a turn that did not start, nor did anybody else start."""
         self._settles = settles
@@ -104,6 +105,9 @@ class EarlyEnd:
     def _end(self) -> None:
         # All others were decided about with the room of those that came taken, by the session that counted on them.
         self.reached, self.settled = True, self._as_foreseen and not self._awaited
+        if self.settled:
+            # Who was asked for want of what that session has found claims nothing, as where nobody is asked.
+            self._had_turn &= self._counted_on
 
     def with_turn(self, gangs: Sequence[Gang]) -> Sequence[Gang]:
         """Those of some gangs that are not left to the next session."""
