@@ -109,8 +109,8 @@ class SimulatedScheduler:
             decides: whether a session is to follow.
         """
         self._changes += 1
-        if not self._carries:
-            self._seen.note(self.cache.change)
+        # What is carried out was counted on, with the pods that Jobs get at once.
+        self._seen.note(Change.FORESEEN if self._carries else self.cache.change)
         if not decides:
             return
         self._debounce.note_change(

@@ -18,6 +18,8 @@ class SeenChanges:
         self._unforeseen = self._news = 0
         """Those that no session has counted on, and those of them that are not late."""
         self._taken = (0, 0)
+        self._begun_with = -1
+        """How many changes the last session knew of, of every kind."""
         self._looked_at = -1
         self._holds_until = -inf
         self._estimated = -1
@@ -37,9 +39,15 @@ class SeenChanges:
         return self._untold_since == inf or 0.0 <= untold_s < limits.STATUS_UNTOLD_MAX_S
 
     def begin_session(self, now: float) -> bool:
-        """Whether all that a session knows is what the last whole one decided on, but for what that had counted on."""
+        """Whether all that a session knows is what the last whole one decided on, but for what that had counted on and has come.
+
+        Where nothing of that has come since the last session this one is there to tell, as it is where what others left
+        has been untold for long.
+        """
+        came, self._begun_with = self.count != self._begun_with, self.count
         self._taken = (self._unforeseen, self._news)
-        return self._unforeseen == self._looked_at and now < self._holds_until
+        as_told = self._unforeseen == self._looked_at and now < self._holds_until
+        return came and as_told and self.may_tell_later(now)
 
     def note_whole_session(
         self, now: float, *, holds_until: float, starts: ExpectedStarts, gangs: int = 0

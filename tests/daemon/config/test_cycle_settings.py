@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -172,33 +173,67 @@ def test_a_start_is_carried_out_before_everybody_had_a_turn() -> None:
     assert view.plans == shown[1:], "people see the cluster as a whole session left it"
 
 
-def test_who_starts_beside_one_that_was_awaited_in_vain_is_followed_by_a_whole_session() -> None:
-    """Given two started Jobs with room for one, when its pods come, then the session that binds them has not settled how it stands with the other: the next one follows at once."""
-    c = Given().nodes(1, gpus=8)
-    for name in ("one", "two"):
-        c.job(name, parallelism=2, completions=2, queue="default", gpus=4, pods=0, started={"admitted": c.now - 1})  # fmt: skip
-    told: list[tuple[float, Any, bool]] = []
+def sessions_of_started_jobs(
+    jobs: int, *come_after_s: float, nodes: int
+) -> list[tuple[float, bool, bool]]:
+    """Sessions after Jobs of two pods with 4 GPUs were started: when they begin, whether nothing but their pods has come, whether they end early.
+
+    Args:
+        jobs: how many.
+        come_after_s: seconds from the first pods of each Job to its own; those of others do not come.
+        nodes: with room for one Job each.
+    """
+    c = Given().nodes(nodes, gpus=8)
+    names = [f"job-{number:02d}" for number in range(jobs)]
+    about = {"parallelism": 2, "completions": 2, "queue": "default", "gpus": 4, "pods": 0}
+    for name in names:
+        c.job(name, **about, started={"admitted": c.now - 1})  # type: ignore[arg-type]
+    told: list[tuple[float, bool, bool]] = []
 
     async def live(clock: Any) -> None:
         cycle = make_cycle(c, DEFAULT, Telemetry(), Accepting(), clock)
-        cycle.shown.append(
-            lambda snapshot, _plan, decision: told.append(
-                (round(clock.monotonic(), 3), snapshot.foreseen, decision.ended_early)
-            )
-        )
         cycle.wake()
         task = asyncio.create_task(cycle.run())
         await asyncio.sleep(3.0)
-        for number in (0, 1):
-            owner = Owner("Job", "one", entities.uid("Job", "one", "default"))
-            c.pod(f"one-{number}", rank=number, owner=owner, gpus=4)
-        await asyncio.sleep(3.0)
+        began = clock.monotonic()
+        cycle.shown.append(
+            lambda snapshot, _plan, decision: told.append(
+                (round(clock.monotonic() - began, 3), snapshot.foreseen, decision.ended_early)
+            )
+        )
+        for name, at in zip(names, come_after_s, strict=False):
+            await asyncio.sleep(began + at - clock.monotonic())
+            owner = Owner("Job", name, entities.uid("Job", name, "default"))
+            for number in (0, 1):
+                c.pod(f"{name}-{number}", rank=number, owner=owner, gpus=4)
+        await asyncio.sleep(5.0)
         task.cancel()
 
     run_virtual(live)
-    (_, first, second) = told
-    assert first == (3.005, True, True)
-    assert (second[0] - first[0] < 0.1, second[2]) == (True, False), "status waits for more"
+    return told
+
+
+def test_who_starts_beside_one_that_was_awaited_in_vain_is_followed_by_a_whole_session() -> None:
+    """Given two started Jobs with room for one, when its pods come, then the session that binds them has not settled how it stands with the other: the next one follows at once."""
+    first, second = sessions_of_started_jobs(2, 0.0, nodes=1)
+    assert first == (0.005, True, True)
+    assert (second[0] < 0.1, second[2]) == (True, False), "status waits for more"
+
+
+def test_awaited_pods_that_do_not_come_keep_nobody_from_being_told() -> None:
+    """Given two started Jobs, when pods of one come, then the session behind the one that binds them is whole, and no other follows."""
+    assert [each[1:] for each in sessions_of_started_jobs(2, 0.0, nodes=2)] == [
+        (True, True),
+        (False, False),
+    ]
+
+
+def test_while_awaited_pods_come_one_after_the_other_people_are_told() -> None:
+    """Given Jobs whose pods come for seconds without a pause, then no two whole sessions are further apart than is promised."""
+    told = sessions_of_started_jobs(60, *(0.15 * number for number in range(60)), nodes=60)
+    whole = [0.0, *(began for began, _, early in told if not early)]
+    assert whole[-1] > 8.0
+    assert max(after - before for before, after in itertools.pairwise(whole)) <= 2.5
 
 
 def sessions_after(*happens: tuple[float, Callable[[Given], object]]) -> list[float]:
