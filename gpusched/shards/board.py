@@ -121,6 +121,7 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             and sentences about some of them.
         queues: what queues of other projects have in it and in all others of its holder, by name; in the entry of the
             first of these alone.
+        gpu_types: products of GPUs that its nodes have, as labels tell them; None where its holder does not say.
     """
 
     holder: str = ""
@@ -141,6 +142,7 @@ class ShardEntry(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     strays: int = 0
     stray_nodes: list[str] = []
     queues: dict[str, ForeignQueuePart] = {}
+    gpu_types: tuple[str, ...] | None = None
 
 
 class GrantRow(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):

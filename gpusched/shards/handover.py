@@ -8,12 +8,15 @@ from typing import Final
 
 import msgspec
 
+from gpusched.api.devices.gpu_types import named_value
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import PodClass
 from gpusched.arrays.columns import NodeColumns
+from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.reasons import Reason
+from gpusched.session.state.nodes.gpu_types import NodeGpuTypes
 from gpusched.session.state.plan import GangBind
 from gpusched.shards.board import Amounts, Board, ShardEntry
 from gpusched.shards.layout import ShardLayout
@@ -46,6 +49,7 @@ def with_amounts(
     waiting: Collection[Gang],
     *,
     starts: Resources,
+    types: NodeGpuTypes,
 ) -> ShardEntry:
     """The entry of a shard with what its nodes have, what of it is used, and what is free for gangs of others.
 
@@ -55,6 +59,7 @@ def with_amounts(
         rows: of the shard's nodes.
         waiting: gangs that wait in it.
         starts: what was decided to start on these nodes since that moment.
+        types: of the GPUs of all nodes.
     """
     there, used = (each[rows].sum(axis=0) for each in (columns.allocatable, columns.used))
     names = columns.columns
@@ -71,6 +76,9 @@ def with_amounts(
         total={name: int(there[column]) for name, column in names.items()},
         used=held,
         free=left,
+        gpu_types=tuple(
+            types.names[number] for number in sorted({*types.of_row[rows].tolist()} - {-1})
+        ),
     )
 
 
@@ -139,11 +147,11 @@ def next_shard(
         waited_s: seconds for which it has waited here.
         evicts: whether others would be evicted for it here.
     """
-    asked = smallest_start(gang)
-    classes = [each.pod_class for each in gang.pod_sets]
-    possible = _may_fit(here, asked, classes, layout=layout, board=board)
-    for shard in _in_order(here, classes, layout):
-        if not _may_be_asked(shard, asked, classes, layout=layout, board=board):
+    start = _WantedStart.of_gang(gang)
+    asked = start.asked
+    possible = _may_fit(start, board.shards.get(here), here, layout)
+    for shard in _in_order(here, start.classes, layout):
+        if not _may_be_asked(start, shard, layout, board):
             continue
         if not possible:
             return shard
@@ -155,7 +163,7 @@ def next_shard(
 
 
 def shard_without(gang: Gang, here: str, layout: ShardLayout, board: Board) -> str:
-    """The shard for a gang that can never be in the one in which it begins, by its selectors; empty where it can.
+    """The shard for a gang that cannot be in the one in which it begins, by selectors or types of GPUs; empty where it can.
 
     Args:
         gang: that no shard has been asked for yet.
@@ -164,14 +172,14 @@ def shard_without(gang: Gang, here: str, layout: ShardLayout, board: Board) -> s
         board: as it was read last.
     """
     classes = [each.pod_class for each in gang.pod_sets]
-    if not layout.excludes(here, classes):
+    if not (layout.excludes(here, classes) or _lacks_types(gang, board.shards.get(here))):
         return ""
-    asked = smallest_start(gang)
+    start = _WantedStart.of_gang(gang)
     return next(
         (
             shard
             for shard in _in_order(here, classes, layout)
-            if _may_be_asked(shard, asked, classes, layout=layout, board=board)
+            if _may_be_asked(start, shard, layout, board)
         ),
         "",
     )
@@ -192,14 +200,13 @@ def preferred_shard(
     classes = [each.pod_class for each in gang.pod_sets]
     if not any(each.preferred for each in classes):
         return ""
-    asked, least = smallest_start(gang), layout.preference(here, classes)
+    start, least = _WantedStart.of_gang(gang), layout.preference(here, classes)
+    asked = start.asked
     for shard in _in_order(here, classes, layout):
         if layout.preference(shard, classes) <= least:
             return ""
         room = free.get(shard, {})
-        if fits_amounts(asked, room) and _may_be_asked(
-            shard, asked, classes, layout=layout, board=board
-        ):
+        if fits_amounts(asked, room) and _may_be_asked(start, shard, layout, board):
             free[shard] = {name: amount - asked.get(name) for name, amount in room.items()}
             return shard
     return ""
@@ -213,38 +220,73 @@ def _in_order(here: str, classes: Sequence[PodClass], layout: ShardLayout) -> li
 
 
 def fits_nowhere(gang: Gang, layout: ShardLayout, board: Board) -> bool:
-    """Whether no shard could hold a gang even if it were empty; False while some shard is not known."""
+    """Whether no shard could hold a gang even if it were empty and had its lent nodes back; False while some shard is not known."""
     if any(shard not in board.shards for shard in layout.names):
         return False
-    asked, classes = smallest_start(gang), [each.pod_class for each in gang.pod_sets]
+    start = _WantedStart.of_gang(gang)
     return not any(
-        _may_fit(shard, asked, classes, layout=layout, board=board) for shard in layout.names
+        _may_fit(start, _with_lent_nodes(shard, board), shard, layout) for shard in layout.names
     )
 
 
-def _may_be_asked(
-    shard: str,
-    asked: Resources,
-    classes: Sequence[PodClass],
-    *,
-    layout: ShardLayout,
-    board: Board,
-) -> bool:
+@frozen(slots=True)
+class _WantedStart:
+    """A gang as shards see it that are asked for it.
+
+    Attributes:
+        asked: what the members request, at most, that it starts with.
+        classes: of its pods.
+    """
+
+    gang: Gang
+    asked: Resources
+    classes: Sequence[PodClass]
+
+    @classmethod
+    def of_gang(cls, gang: Gang) -> _WantedStart:
+        """The gang that waits."""
+        return cls(gang, smallest_start(gang), [each.pod_class for each in gang.pod_sets])
+
+
+def _may_be_asked(start: _WantedStart, shard: str, layout: ShardLayout, board: Board) -> bool:
     """Whether somebody holds the shard, and the gang could be there."""
     entry = board.shards.get(shard)
     held = entry is not None and bool(entry.holder)
-    return held and _may_fit(shard, asked, classes, layout=layout, board=board)
+    return held and _may_fit(start, entry, shard, layout)
 
 
 def _may_fit(
-    shard: str,
-    asked: Resources,
-    classes: Iterable[PodClass],
-    *,
-    layout: ShardLayout,
-    board: Board,
+    start: _WantedStart, entry: ShardEntry | None, shard: str, layout: ShardLayout
 ) -> bool:
-    """Whether an empty shard could hold the gang, by its selectors and its sums."""
-    entry = board.shards.get(shard)
+    """Whether an empty shard could hold the gang, by its selectors, its sums and its types of GPUs."""
     total = entry.total if entry is not None else {}
-    return fits_amounts(asked, total) and not layout.excludes(shard, classes)
+    if not fits_amounts(start.asked, total) or _lacks_types(start.gang, entry):
+        return False
+    return not layout.excludes(shard, start.classes)
+
+
+def _lacks_types(gang: Gang, entry: ShardEntry | None) -> bool:
+    """Whether a gang takes GPUs of some types alone, and the shard is known to have none of these."""
+    speeds = gang.terms.gpu_types.speeds
+    if not speeds or entry is None or entry.gpu_types is None:
+        return False
+    if any(named_value(speeds, product) is not None for product in entry.gpu_types):
+        return False
+    classes = (each.pod_class for each in gang.pod_sets)
+    return any(each.gpu or each.share is not None for each in classes)
+
+
+def _with_lent_nodes(shard: str, board: Board) -> ShardEntry:
+    """The entry of a shard with all that shards have that were lent nodes: which of these are its own is not told."""
+    entry = board.shards[shard]
+    for other in sorted({*board.nodes.values()} - {shard}):
+        more = board.shards.get(other, ShardEntry())
+        names = entry.total.keys() | more.total.keys()
+        entry = msgspec.structs.replace(
+            entry,
+            total={name: entry.total.get(name, 0) + more.total.get(name, 0) for name in names},
+            gpu_types=None
+            if entry.gpu_types is None or more.gpu_types is None
+            else (*entry.gpu_types, *more.gpu_types),
+        )
+    return entry

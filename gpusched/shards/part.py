@@ -27,6 +27,7 @@ from gpusched.cache.part import ClusterPart, PlacedPods
 from gpusched.cache.queues.queues_here import QueuesHere
 from gpusched.cache.snapshot import Snapshot
 from gpusched.session.framework.reasons import Reason, truncate_message
+from gpusched.session.state.nodes.gpu_types import GpuTypeCache
 from gpusched.session.state.plan import PendingReason, Plan
 from gpusched.shards.account_grants import AccountGrants, lasting_here, used_elsewhere, users_here
 from gpusched.shards.accounts import is_kept_in_one_shard
@@ -119,6 +120,7 @@ class ShardPart(ClusterPart):
     _queue_parts: Mapping[str, ForeignQueuePart] = attrs.Factory(dict)
     """What these have here."""
     _asking: AskingGangs = attrs.Factory(AskingGangs)
+    _gpu_types: GpuTypeCache = attrs.Factory(GpuTypeCache)
     _ungranted: set[GangKey] = attrs.Factory(set)
     """Those of these that what is granted to another shard held here would be enough for."""
     _told: set[str] = attrs.Factory(set)
@@ -381,7 +383,10 @@ class ShardPart(ClusterPart):
                 ],
             )
             here = (each for gang, each in starts.items() if self.shard_of_gang(gang) == shard)
-            self._entries[shard] = with_amounts(entry, columns, rows, own, starts=total(here))
+            self._entries[shard] = with_amounts(
+                entry, columns, rows, own,
+                starts=total(here), types=self._gpu_types.of_nodes(columns),
+            )  # fmt: skip
 
     def _pass_on(self, waiting: list[Gang], plan: Plan, now: float) -> None:
         lacking = {

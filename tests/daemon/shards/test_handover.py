@@ -56,6 +56,39 @@ def test_a_gang_that_waits_is_passed_on_when_another_shard_has_room(sharded):
     sharded(story, "a", "b")
 
 
+def test_a_gang_waits_where_there_are_gpus_of_its_type(sharded):
+    async def story(shards):
+        # given two shards with GPUs of a type each, of which one is full, and gangs that are to take its type alone
+        await shards.start(nodes=0)
+        for name, product in (("a", "A100"), ("b", "H100")):
+            shards.world.node(f"{name}-0", 8, pool=name, **{"nvidia.com/gpu.product": product})
+        for name in shards.names:
+            shards.daemon(name)
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        shards.gang("full", 1, only="b", run_for="60s")
+        await shards.world.until(lambda: shards.world.bound("full"), 60)
+        names = (f"g{number}" for number in range(99))
+        first = next(each for each in names if begins_in(each, "ab") == "a")
+        h100 = {"speeds": {"H100": "1.0"}}
+        shards.gang(first, 1, gpuTypes=h100)
+        shards.gang("nowhere", 1, gpuTypes={"speeds": {"B200": "1.0"}})
+
+        # when gangs of the full shard come later
+        await shards.world.clock.sleep(5)
+        for number in range(3):
+            shards.gang(f"later{number}", 1, only="b", run_for="60s")
+        await shards.world.clock.sleep(20)
+        assert shards.world.condition(first)["message"].endswith("; in shard b")
+
+        # then who came before them starts before them
+        await shards.world.until(lambda: shards.world.bound(first), 120)
+        assert not any(shards.world.bound(f"later{number}") for number in range(3))
+        assert not shards.world.bound("nowhere")
+        assert "no shard has room for it" in shards.world.condition("nowhere")["message"]
+
+    sharded(story, "a", "b")
+
+
 def test_a_gang_too_large_for_every_shard_stays_and_is_told_so(sharded):
     async def story(shards):
         # given two shards of two nodes

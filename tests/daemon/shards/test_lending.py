@@ -131,6 +131,32 @@ def test_a_lent_node_is_used_by_one_shard_alone(lending):
     lending(story, "a", "b", limit_s=2000)
 
 
+def test_a_gang_confined_to_a_shard_that_lent_nodes_is_not_told_that_it_fits_nowhere(lending):
+    async def story(shards):
+        # given a gang that runs on a node of another shard, too
+        await shards.start(nodes=2)
+        shards.daemon("a")
+        shards.daemon("b")
+        await shards.world.until(lambda: len(shards.holders()) == 2)
+        shards.gang("large", 3, run_for="120s")
+        await shards.world.until(lambda: len(nodes_of(shards, "large")) == 3, 90)
+        ((lent, where),) = shards.board()["nodes"].items()
+
+        # when a gang comes that needs all nodes of that one
+        shards.gang("home", 2, only=lent[0])
+        said = set()
+        while not nodes_of(shards, "home"):
+            said.add(told(shards, "home"))
+            await shards.world.clock.sleep(1)
+
+        # then it waits for them, and starts when they are free
+        assert where != lent[0]
+        assert any("in shard" in each for each in said)
+        assert not any("no shard has room for it" in each for each in said)
+
+    lending(story, "a", "b", limit_s=2000)
+
+
 def test_without_lending_it_waits_and_says_so(lending):
     async def story(shards):
         # given shards that keep their idle nodes
