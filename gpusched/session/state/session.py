@@ -58,6 +58,7 @@ from gpusched.session.state.nodes.gpu_types import (
     slowest_speed,
     with_unknown_types_told,
 )
+from gpusched.session.state.nodes.slot_states import KeptSlotStates
 from gpusched.session.state.nodes.windows.reserved_windows import (
     ReservedWindows,
     shortest_walltime_s,
@@ -412,7 +413,8 @@ class Session:
     @cached_property
     def cluster_map(self) -> ClusterMap:
         """Levels and slots as problems of placement see them."""
-        return ClusterMap(self.node_usage, self.levels, self.hooks.topology.spares)
+        kept = self.cache.kept.get_or_make(KeptSlotStates, KeptSlotStates)
+        return ClusterMap(self.node_usage, self.levels, self.hooks.topology.spares, kept)
 
     def class_info(self, pod_class: PodClass) -> PodClassInfo:
         """The class on this session's nodes, up to date, whatever rules between pods say."""

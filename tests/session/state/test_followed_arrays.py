@@ -10,6 +10,7 @@ from gpusched.api.meta.resources import Resources
 from gpusched.arrays.columns import request_vector
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.session.state.nodes.cluster_map import ClusterMap
+from gpusched.session.state.nodes.slot_states import KeptSlotStates
 from gpusched.testing import entities
 from gpusched.topology.levels import TopologyLevel
 
@@ -52,7 +53,7 @@ def as_counted(node_usage, narrow):
 def test_after_any_moves_they_are_those_of_a_fresh_look(given):
     """Nothing is forgotten that was touched, and what was handed out before stays as it was."""
     node_usage = bench_of(given)
-    followed = ClusterMap(node_usage, LEVELS, ())
+    followed = ClusterMap(node_usage, LEVELS, (), KeptSlotStates())
     narrow = [each.domain.tolist() for each in followed.problem_levels()]
     rng = random.Random(5)
     ask = request_vector(Resources.of({entities.GPU: 1, "cpu": 500}), node_usage.nodes.columns)
@@ -65,7 +66,7 @@ def test_after_any_moves_they_are_those_of_a_fresh_look(given):
             node_usage.remove_pod(row, ask, slots=slot)
         if rng.random() < 0.3:
             continue
-        fresh = ClusterMap(node_usage, LEVELS, ())
+        fresh = ClusterMap(node_usage, LEVELS, (), KeptSlotStates())
         free = followed.free_amounts(ask.columns, slotted)
         before = free.tolist()
         assert before == fresh.free_amounts(ask.columns, slotted).tolist()

@@ -14,7 +14,7 @@ from gpusched.arrays.node_usage import NodeUsage
 from gpusched.cache.gangs.gang import Gang
 from gpusched.placement.model.problem import DomainLevel
 from gpusched.session.framework.hooks import SpareNodes
-from gpusched.session.state.nodes.slot_states import SlotStates
+from gpusched.session.state.nodes.slot_states import KeptSlotStates, SlotStates
 from gpusched.session.state.nodes.tightness import Tightness
 from gpusched.session.state.nodes.tracked_array import Rows, TrackedArray
 from gpusched.topology.levels import HOST
@@ -29,15 +29,20 @@ class ClusterMap:
         node_usage: usage of the session's nodes.
         labelled: levels, widest first.
         spares: nodes that policies spare.
+        kept: what the sessions before found of free slots.
     """
 
     def __init__(
-        self, node_usage: NodeUsage, labelled: Sequence[Labelled], spares: Sequence[SpareNodes]
+        self,
+        node_usage: NodeUsage,
+        labelled: Sequence[Labelled],
+        spares: Sequence[SpareNodes],
+        kept: KeptSlotStates,
     ) -> None:
         self._node_usage = node_usage
         self._labelled = labelled
         self._spares = spares
-        self._states = SlotStates(node_usage)
+        self._states = SlotStates(node_usage, kept)
         self._made: dict[str, DomainLevel] = {}
         self._free: dict[tuple[bytes, tuple[str, ...], bool], TrackedArray] = {}
 

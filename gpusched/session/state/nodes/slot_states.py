@@ -2,14 +2,72 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain, compress, count
+from operator import is_not, ne
+from typing import Final
 
 import numpy as np
 
+from gpusched.api.meta.gpu_resources import GpuResources, gpu_resources
+from gpusched.api.node.node import Node as ApiNode
 from gpusched.arrays.columns import Ints
 from gpusched.arrays.node_usage import NodeUsage
 from gpusched.topology.islands import island_state
 from gpusched.topology.slot_costs import NOT_NUMBERED, Node, SlotTables
+
+_STATES_KEPT: Final = 1000
+"""States beyond which, and beyond one a node, all are forgotten."""
+
+
+class KeptSlotStates:
+    """In which states the free slots of nodes were when the last session asked: the next one looks at those that differ."""
+
+    def __init__(self) -> None:
+        self._nodes: Sequence[ApiNode] = ()
+        self._free: list[int] = []
+        self._gpus: GpuResources | None = None
+        self._numbers: dict[Node, int] = {}
+        """Numbers of states as sessions met them."""
+        self._rows: Ints = np.zeros(0, dtype=np.int64)
+        """The same of each row."""
+
+    def follow(self, node_usage: NodeUsage) -> tuple[Ints, list[Node]]:
+        """The state of each row, numbered in the order of the rows that are the first in theirs; and the states.
+
+        So a session numbers them whatever the sessions before it met.
+        """
+        nodes, free, gpus = node_usage.nodes.nodes, node_usage.free_slots, gpu_resources()
+        if (
+            len(nodes) != len(self._nodes)
+            or gpus != self._gpus
+            or len(self._numbers) > max(len(nodes), _STATES_KEPT)
+        ):
+            self._numbers, self._rows = {}, np.zeros(len(nodes), dtype=np.int64)
+            others: Iterable[int] = range(len(nodes))
+        else:
+            others = compress(count(), map(ne, free, self._free))
+            if nodes is not self._nodes:
+                others = chain(compress(count(), map(is_not, nodes, self._nodes)), others)
+        known: dict[tuple[int, int, int], int] = {}
+        for row in others:
+            key = _basis(node_usage, row)
+            number = known.get(key)
+            if number is None:
+                state = _find_state(node_usage, row)
+                number = known[key] = self._numbers.setdefault(state, len(self._numbers))
+            self._rows[row] = number
+        self._nodes, self._free, self._gpus = nodes, list(free), gpus
+        return self._in_order()
+
+    def _in_order(self) -> tuple[Ints, list[Node]]:
+        rows, states = self._rows, list(self._numbers)
+        first = np.full(len(states), len(rows), dtype=np.int64)
+        first[rows[::-1]] = np.arange(len(rows), dtype=np.int64)[::-1]  # the last one written stays
+        there = np.argsort(first)[: np.count_nonzero(first < len(rows))]
+        place = np.zeros(len(states), dtype=np.int64)
+        place[there] = np.arange(len(there), dtype=np.int64)
+        return place[rows], [states[number] for number in there.tolist()]
 
 
 class SlotStates:
@@ -17,15 +75,16 @@ class SlotStates:
 
     Args:
         node_usage: usage of nodes, whose free slots are meant as they are now.
+        kept: what the sessions before found.
     """
 
-    def __init__(self, node_usage: NodeUsage) -> None:
+    def __init__(self, node_usage: NodeUsage, kept: KeptSlotStates) -> None:
         self._node_usage = node_usage
+        self._kept = kept
         self._seen = 0
         self._numbers: dict[Node, int] = {}
         self._known: dict[tuple[int, int, int], int] = {}
-        """Numbers by identity of layout and amounts, which nodes that are alike share, and by
-        free slots: hashing them would take longer than all the rest."""
+        """Numbers by what they rest on: hashing states would take longer than all the rest."""
         self._states: Ints | None = None
         self._tables = SlotTables((), node_usage.population)
         self._left: dict[int, tuple[Ints, Ints]] = {}
@@ -41,7 +100,8 @@ class SlotStates:
         node_usage = self._node_usage
         seen, self._seen = self._seen, len(node_usage.touched_rows)
         if self._states is None:
-            self._states = self._number_all_rows()
+            self._states, states = self._kept.follow(node_usage)
+            self._numbers = {state: number for number, state in enumerate(states)}
         elif seen < self._seen:
             self._states = self._states.copy()
             for row in sorted(set(node_usage.touched_rows[seen:])):
@@ -75,23 +135,21 @@ class SlotStates:
             known = self._left[size] = (found, states)
         return known[0]
 
-    def _number_all_rows(self) -> Ints:
-        """States of all rows: once a session for every node, so that what is known costs one look."""
-        node_usage, known = self._node_usage, self._known
-        pairs = zip(node_usage.nodes.nodes, node_usage.free_slots, strict=True)
-        numbers = []
-        for row, (node, free) in enumerate(pairs):
-            number = known.get((id(node.layout), id(node.allocatable), free))
-            numbers.append(self._state_number(row) if number is None else number)
-        return np.array(numbers, dtype=np.int64)
-
     def _state_number(self, row: int) -> int:
-        node_usage = self._node_usage
-        node, free = node_usage.nodes.nodes[row], node_usage.free_slots[row]
-        key = (id(node.layout), id(node.allocatable), free)
+        key = _basis(self._node_usage, row)
         number = self._known.get(key)
         if number is None:
-            state = island_state(node.layout, node_usage.slots_on(row), free)
-            number = self._numbers.setdefault(state, len(self._numbers))
-            self._known[key] = number
+            state = _find_state(self._node_usage, row)
+            number = self._known[key] = self._numbers.setdefault(state, len(self._numbers))
         return number
+
+
+def _basis(node_usage: NodeUsage, row: int) -> tuple[int, int, int]:
+    """What the state of a row rests on, as long as nodes stay: their layout and amounts by identity, which nodes that are alike share."""
+    node = node_usage.nodes.nodes[row]
+    return id(node.layout), id(node.allocatable), node_usage.free_slots[row]
+
+
+def _find_state(node_usage: NodeUsage, row: int) -> Node:
+    layout = node_usage.nodes.nodes[row].layout
+    return island_state(layout, node_usage.slots_on(row), node_usage.free_slots[row])
