@@ -459,6 +459,8 @@ def reason_by_members(gang: Gang) -> PendingReason | None:
             gates=gang.gates,
         )
         return PendingReason(reason=Reason.NOT_ENOUGH_MEMBERS, message=message)
+    if not gang.missing_roles:
+        return None
     waiting = Counter(pod.role for pod_set in gang.pod_sets for pod in pod_set.pods)
     for role, missing in gang.missing_roles:
         if missing > waiting[role]:

@@ -14,7 +14,7 @@ from functools import cached_property
 from heapq import merge
 from itertools import chain, compress, count
 from operator import attrgetter, is_, is_not
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import Resources, total
@@ -78,7 +78,7 @@ class GangLine:
     @cached_property
     def missing(self) -> int:
         """Gangs that miss members."""
-        return sum(1 for gang in self.gangs if gang.missing_members)
+        return _count_missing(self.gangs)
 
     @cached_property
     def incomplete(self) -> tuple[Gang, ...]:
@@ -361,6 +361,11 @@ def _tallied(tally: Tally, gangs: Iterable[Gang], *, sign: int = 1) -> Tally:
 _NOT_REQUESTED: Final = Requested(0, 0)
 
 
+def _count_missing(gangs: Iterable[Gang]) -> int:
+    """Of some gangs those that miss members."""
+    return sum(1 for gang in gangs if gang.missing_members)
+
+
 def is_startable(gang: Gang) -> bool:
     """Whether the gang has pods that may get a place, and nothing is wrong about it."""
     return bool(gang.pod_sets) and not gang.error[0]
@@ -437,15 +442,23 @@ def _pick_as_before(
         gone: gangs that are not there any more.
     """
     for name, picks in _PICKED.items():
-        try:
-            known: tuple[Gang, ...] = object.__getattribute__(before, name)
-        except AttributeError:
-            continue  # nobody asked
-        left = _with_others(list(known), list(filter(picks, came)), gone)
-        object.__setattr__(line, name, tuple(left))
+        known: tuple[Gang, ...] | None = _found(before, name)
+        if known is not None:
+            left = _with_others(list(known), list(filter(picks, came)), gone)
+            object.__setattr__(line, name, tuple(left))
+    missing: int | None = _found(before, "missing")
+    if missing is not None:
+        missing += _count_missing(came) - _count_missing(gone)
+        object.__setattr__(line, "missing", missing)
+    tally: Tally | None = _found(before, "startable_tally")
+    if tally is not None:
+        tally = _tallied(tally, filter(is_startable, gone), sign=-1)
+        object.__setattr__(line, "startable_tally", _tallied(tally, filter(is_startable, came)))
+
+
+def _found(line: GangLine, name: str) -> Any:
+    """What was found of a line; None where nobody asked."""
     try:
-        tally: Tally = object.__getattribute__(before, "startable_tally")
+        return object.__getattribute__(line, name)
     except AttributeError:
-        return
-    tally = _tallied(tally, filter(is_startable, gone), sign=-1)
-    object.__setattr__(line, "startable_tally", _tallied(tally, filter(is_startable, came)))
+        return None
