@@ -14,7 +14,7 @@ process_limits.collect_no_garbage_yet()
 cluster = [[number] for number in range(100_000)]
 print(gc.get_threshold()[0], any(each["collections"] for each in gc.get_stats()[2:]))
 process_limits.leave_objects_alone()
-print(gc.get_threshold()[0], gc.get_freeze_count() > len(cluster), len(gc.get_objects()) < 1_000)
+print(*gc.get_threshold()[:2], gc.get_freeze_count() > len(cluster), len(gc.get_objects()) < 1_000)
 """
 
 
@@ -25,5 +25,5 @@ def test_what_was_listed_is_not_walked_again():
     )
     assert done.stdout.split() == [
         *(str(limits.COLLECT_WHILE_LISTING_AFTER_OBJECTS), "False"),
-        *(str(limits.COLLECT_AFTER_OBJECTS), "True", "True"),
+        *(str(limits.COLLECT_AFTER_OBJECTS), str(limits.COLLECT_OLDER_AFTER), "True", "True"),
     ]

@@ -79,7 +79,8 @@ def collect_garbage_rarely() -> None:
     cluster, again and again while it is being filled. What we drop holds no cycles and is freed
     at once in any case.
     """
-    gc.set_threshold(limits.COLLECT_AFTER_OBJECTS, *gc.get_threshold()[1:])
+    seldom = limits.COLLECT_AFTER_OBJECTS, limits.COLLECT_OLDER_AFTER
+    gc.set_threshold(*seldom, gc.get_threshold()[2])
 
 
 def collect_no_garbage_yet() -> None:
