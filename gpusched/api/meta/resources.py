@@ -57,7 +57,10 @@ class Resources:
         return False
 
     def __bool__(self) -> bool:
-        return any(amount for _, amount in self.items)
+        for _, amount in self.items:  # noqa: SIM110 - a generator costs more than the few names
+            if amount:
+                return True
+        return False
 
     def get(self, name: str) -> int:
         """The amount of one resource, 0 when it is not named."""
@@ -75,6 +78,8 @@ class Resources:
         amounts = dict(self.items)
         for name, amount in other.items:
             amounts[name] = min(COLUMN_MAX, amounts.get(name, 0) + amount * times)
+        if len(amounts) == len(self.items):  # in order as they were
+            return Resources(tuple(amounts.items()))
         return Resources.of(amounts)
 
     def maximum(self, other: Resources) -> Resources:

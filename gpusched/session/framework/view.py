@@ -247,7 +247,7 @@ class View:
 
     def queue(self, name: str) -> QueueNode | None:
         """The queue of that name."""
-        return self._snapshot.queues.get(name)
+        return self._snapshot.queues.queues.get(name)  # asked too often for one call more
 
     def queues(self) -> Sequence[QueueNode]:
         """All queues, sorted by name."""

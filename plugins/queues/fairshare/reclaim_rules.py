@@ -73,6 +73,8 @@ class ReclaimRules:
         self._shares = shares
         self._saturation = saturation
         self._sides = Sides(view, shares)
+        self._paths: dict[str, tuple[str, ...]] = {}
+        """Of queues that gangs name; they stay during a session."""
         self._above: dict[tuple[str, frozenset[str]], tuple[Resources, Rights]] = {}
         """By level and resources what it held, and whether that is more than it deserves, and than it is due."""
         self._largest: dict[tuple[str, tuple[str, ...]], tuple[Resources, int]] = {}
@@ -402,29 +404,36 @@ class ReclaimRules:
         names = self._deciding_resources(claim, taken)
         if not names:
             return False
-        shares = self._shares
         by_deserved, by_fair_share = rights
-        if by_deserved:
-            levels = [
-                [name for name in names if shares.deserved(level, name) is not None]
-                for level in theirs
-            ]
-            if all(
-                any(held(level).get(name) > (shares.deserved(level, name) or 0) for name in stated)
-                for level, stated in zip(theirs, levels, strict=True)
-                if stated
-            ) and keeps_better_entitlements(
-                shares, claim, theirs, taken=taken, held=held, due=False
+        for due, has_right in ((False, by_deserved), (True, by_fair_share)):
+            if (
+                has_right
+                and self._all_hold_more(theirs, names, held, due=due)
+                and keeps_better_entitlements(
+                    self._shares, claim, theirs, taken=taken, held=held, due=due
+                )
             ):
                 return True
-        return (
-            by_fair_share
-            and all(
-                any(held(level).get(name) > shares.entitled(level, name) for name in names)
-                for level in theirs
-            )
-            and keeps_better_entitlements(shares, claim, theirs, taken=taken, held=held, due=True)
-        )
+        return False
+
+    def _all_hold_more(
+        self, levels: Sequence[str], names: Sequence[str], held: Held, *, due: bool
+    ) -> bool:
+        """Whether each level holds more of one of some resources than it is due, or than it deserves where it says so."""
+        most = self._shares.entitled if due else self._shares.deserved
+        for level in levels:
+            holds, states = held(level), False
+            for name in names:
+                amount = most(level, name)
+                if amount is None:
+                    continue
+                states = True
+                if holds.get(name) > amount:
+                    break
+            else:
+                if states:
+                    return False
+        return True
 
     def _deciding_resources(self, claim: ReclaimRequest, taken: Resources) -> tuple[str, ...]:
         """Resources by which a victim is judged: of those that decide, those it holds.
@@ -557,8 +566,12 @@ class ReclaimRules:
     # -- reading ---------------------------------------------------------------------------
     def path_of(self, gang: Gang) -> tuple[str, ...]:
         """Levels of a gang's queue, from the leaf up; none for a queue that hangs in the air."""
-        node = self._view.queue(gang.queue)
-        return node.path if node is not None and node.rooted else ()
+        path = self._paths.get(gang.queue)
+        if path is None:
+            node = self._view.queue(gang.queue)
+            path = node.path if node is not None and node.rooted else ()
+            self._paths[gang.queue] = path
+        return path
 
     def _queue(self, name: str) -> Queue:
         node = self._view.queue(name)

@@ -220,11 +220,10 @@ class GroupSpecs:
             counted = self._count_priority(group, key, pods)
             origin = spec_from_group(group, counted=counted, by_class=self._by_class_of(pods))
             job = self._only_job(key.namespace, pods)
-            turn = later_turn(group.turn, job.turn if job is not None else None)
-            evictions = group.evictions
-            if job is not None:
-                evictions = later_evictions(evictions, job.evictions)
-            origin = attrs.evolve(origin, job=job, turn=turn, evictions=evictions)
+            if job is not None:  # else it tells all that is known
+                turn = later_turn(group.turn, job.turn)
+                evictions = later_evictions(group.evictions, job.evictions)
+                origin = attrs.evolve(origin, job=job, turn=turn, evictions=evictions)
             if not group.source:
                 return origin
             above = self._said_above(group)

@@ -190,8 +190,11 @@ class QueueAccounts:
 
     def staying(self, queue: str) -> Resources:
         """Amounts charged to the queue's subtree once the pods that leave are gone."""
-        account = self._find_account(queue)
-        return account.amounts_at(later=True) if account else NOTHING
+        account = self._accounts.get(queue) or self._find_account(queue)
+        if account is None:
+            return NOTHING
+        known = account.answers[True]  # hundreds of times for each claim
+        return account.amounts_at(later=True) if known is None else known
 
     def fixed(self, queue: str) -> Resources:
         """Amounts given in this session to gangs of the subtree that are not preemptible."""
@@ -479,12 +482,9 @@ def less(amounts: Resources, taken: Resources) -> Resources:
     """Amounts without what was taken of them, never below zero."""
     if not taken.items:
         return amounts
-    gone = dict(taken.items)
-    left = []
-    for name, amount in amounts.items:  # many times for each claim
-        beyond = amount - gone.get(name, 0)
-        left.append((name, max(0, beyond)))
-    return Resources(tuple(left))
+    gone = dict(taken.items)  # many times for each claim
+    left = [(name, amount - gone.get(name, 0)) for name, amount in amounts.items]
+    return Resources(tuple([each if each[1] > 0 else (each[0], 0) for each in left]))
 
 
 def smallest_extras(gang: Gang) -> Resources:

@@ -17,6 +17,7 @@ of its class until the next claim.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import AbstractContextManager, ExitStack
@@ -339,7 +340,9 @@ class ChainCheck:
     ) -> AbstractContextManager[None]:
         """Inside, the gang's queues are charged with these places."""
         path = self._session.queue_path(gang)
-        moves = [(path, place.pod.pod_class.charged, 1) for place in places]
+        amounts = {id(each): each for each in (place.pod.pod_class.charged for place in places)}
+        times = Counter(id(place.pod.pod_class.charged) for place in places)
+        moves = [(path, amounts[number], count) for number, count in times.items()]
         return self._session.queue_accounts.assume_moves(moves)
 
 
