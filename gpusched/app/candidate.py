@@ -12,6 +12,7 @@ from gpusched.app.options import AppOptions
 from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
 from gpusched.io.client.api_client import ApiClient
+from gpusched.io.leader.dead_terms import DeadTerms
 from gpusched.io.leader.elector import Elector, Leadership, lease_timing
 from gpusched.io.leader.gone_shards import GoneShards
 from gpusched.io.leader.lease_namespace import ensure_namespace, make_namespace, run_unless_ending
@@ -236,6 +237,13 @@ class LeaseCandidate:
                 election.lease_name,
                 election.lease_duration_s,
                 clock,
+            ),
+            dead_terms=DeadTerms(
+                api=api,
+                namespace=election.lease_namespace,
+                lease_name=election.lease_name,
+                lease_s=election.lease_duration_s,
+                clock=clock,
             ),
             gone_shards=GoneShards(
                 api=api,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from typing import Final
 
 import attrs
 import msgspec
@@ -17,15 +18,18 @@ from gpusched import __version__
 from gpusched.base.classes import define
 from gpusched.base.clock import Clock
 from gpusched.base.errors import Conflict, GpuschedError
+from gpusched.io.leader.dead_terms import DeadTerms
 from gpusched.io.leader.elector import Elector, Leadership
 from gpusched.io.leader.shard_board import BoardStore
 from gpusched.io.observe.logs import Logger
-from gpusched.shards.board import READ_EVERY_S, WRITES_APART_S, Board
+from gpusched.shards.board import READ_EVERY_S, WRITES_APART_S, Board, ShardEntry
 from gpusched.shards.layout import stray_node_message
 from gpusched.shards.nodes import REST_S
 from gpusched.shards.part import STRAYS_TOLD, ShardPart
 
 _log = Logger(__name__)
+_TERM_ENDS_WITHIN: Final = 2
+"""Times a Lease lasts, after which a shard is taken although its holder before goes on in another one."""
 
 
 @define(eq=False, kw_only=True)
@@ -44,6 +48,7 @@ class ShardKeeper:
         lost: told that a Lease was lost.
         give_back: told that the term is to end in order, so that another daemon gets a shard.
         lone_leader: who leads by the Lease of a daemon without shards; empty for nobody.
+        dead_terms: of daemons that held a shard beside their first and are gone.
         gone_shards: of shards on the board that the configuration in force does not have, those whose daemon is gone.
         measured: told, for metrics, of nodes and waiting gangs by shard that is held, and of how many nodes belong
             to no shard or several.
@@ -62,6 +67,7 @@ class ShardKeeper:
     lost: Callable[[], None]
     give_back: Callable[[], None]
     lone_leader: Callable[[], Awaitable[str]]
+    dead_terms: DeadTerms
     gone_shards: Callable[[Collection[str]], Awaitable[frozenset[str]]]
     measured: Callable[[Mapping[str, tuple[int, int]], int], None]
     failed: Callable[[str, Exception], None]
@@ -96,6 +102,7 @@ class ShardKeeper:
 
     async def _ask_back(self, elector: Elector) -> None:
         board = await self.store.read()
+        await self._watch_other_terms(board)
         first = self.preferred[0]
         entry = board.shards.get(first)
         if entry is None or not elector.holder or elector.leading:
@@ -164,8 +171,42 @@ class ShardKeeper:
             acquired.cancel()
             running.cancel()
 
+    async def _watch_other_terms(self, board: Board) -> None:
+        """Look after the first shards of those who hold one beside it that may be taken over here."""
+        held = self.part.held
+        entries = {name: board.shards.get(name, ShardEntry()) for name in self.preferred}
+        firsts = {
+            each.first
+            for name, each in entries.items()
+            if name not in held and each.first not in {"", name, *held}
+        }
+        try:
+            await self.dead_terms.watch(firsts)
+        except GpuschedError as error:
+            self._say(str(error))
+
+    async def _end_term_before(self, shard: str) -> None:
+        """Wait until nothing is in force any more that the holder before sent under the Lease of another shard."""
+        until = self.clock.monotonic() + _TERM_ENDS_WITHIN * self.dead_terms.lease_s
+        while self.clock.monotonic() < until:
+            try:
+                async with self._turn:
+                    board = await self.store.read()
+                    self._begin_from(board)
+                entry = board.shards.get(shard, ShardEntry())
+                if entry.first in {"", shard, *self.part.held} or await self.dead_terms.end(
+                    entry.first, entry.holder
+                ):
+                    return
+            except GpuschedError as error:
+                self.why = str(error)
+                self._say(self.why)
+            await self.clock.sleep(READ_EVERY_S)
+        _log.warning("the daemon that held a shard goes on in another one", shard=shard)
+
     async def _take(self, shard: str) -> None:
         """Write on the board who holds the shard: what its holder before had under way fails after that."""
+        await self._end_term_before(shard)
         while True:
             try:
                 async with self._turn:
@@ -199,6 +240,7 @@ class ShardKeeper:
             async with self._turn:
                 lone = await self.lone_leader()
                 await self._sync()
+            await self._watch_other_terms(self.part.board)
             await self._judge(lone)
         except Conflict:
             self.nudge()

@@ -83,3 +83,41 @@ def test_a_late_binding_of_a_daemon_whose_shard_was_taken_over_meets_the_fence(
         assert pod["metadata"]["annotations"]["gpusched.io/fence"].startswith("north:d-1_")
 
     sharded(story, "south", "north", freezing=True)
+
+
+@pytest.mark.parametrize("cares", [("south",), ("south", "north")])
+def test_a_late_binding_of_a_dead_daemon_in_its_second_shard_meets_the_fence(
+    sharded, monkeypatch, cares
+):
+    async def story(shards):
+        # given a daemon that holds both shards and dies, and what it binds in the second is on its way
+        files = ("leases.yaml", "rbac.yaml", "fence.yaml")
+        await shards.start(nodes=1, policies=True, apply=[FOLDER / name for name in files])
+        world = shards.world
+        world.client.delete(
+            "validatingadmissionpolicybindings.admissionregistration.k8s.io", None, "gpusched-fence"
+        )
+        codes = late_bindings(monkeypatch, world, 20.0)
+        first = shards.daemon("north", "south")
+        await world.until(lambda: shards.holders() == {"south": "d-0", "north": "d-0"}, 90)
+        await world.clock.sleep(5)
+        world.pod("late", spec={"nodeSelector": {"pool": "south"}})
+        await world.clock.sleep(1)
+        first.kill()
+
+        # when another takes the second shard over, and gives the node to a pod that goes before
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+        world.client.create(
+            "priorityclasses.scheduling.k8s.io", {**high, "metadata": {"name": "high"}}
+        )
+        world.pod("next", spec={"nodeSelector": {"pool": "south"}, "priorityClassName": "high"})
+        shards.daemon(*cares)
+        await world.until(world.bound, 18)
+        assert codes == []
+        await world.until(lambda: codes, 60)
+
+        # then the server refuses what was under way
+        assert codes == [403]
+        assert [pod["metadata"]["name"] for pod in world.bound()] == ["next"]
+
+    sharded(story, "north", "south")
