@@ -180,6 +180,7 @@ class Binder:
             on_fault=self._stop_on_fault,
             on_contained=on_contained,
             limits_in_force=limits_in_force,
+            is_finished=self._is_finished,
         )
         self._pool: WorkerPool[_Job] = WorkerPool(
             "bind", limit=lambda: limits_in_force().binds_in_flight, work=self._work_off, on_fault=self._stop_on_fault,
@@ -260,6 +261,10 @@ class Binder:
             run, index = known
             self._feed_event(run, PodGone(index))
         self.evictor.observe_gone(uid)
+
+    def _is_finished(self, uid: UID) -> bool:
+        pod = self._cache.find_pod(uid)
+        return pod is not None and pod.finished
 
     def undo_partial(self, undo: Undo) -> None:
         """Evict members of a gang that never became whole."""

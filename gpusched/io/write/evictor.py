@@ -59,6 +59,8 @@ class Evictor:
         on_fault: told when a task crashed.
         on_contained: told of an eviction that failed by our own doing; it is tried again.
         limits_in_force: of the configuration.
+        is_finished: whether a pod has ended by itself, as last seen: it holds no room, and what it did counts
+            towards its gang's minimum for as long as it is there.
     """
 
     def __init__(
@@ -72,7 +74,9 @@ class Evictor:
         on_fault: OnFault,
         on_contained: OnContained = log_contained_fault,
         limits_in_force: Callable[[], LimitsConfig] = default_limits,
+        is_finished: Callable[[UID], bool] = lambda _uid: False,
     ) -> None:
+        self._is_finished = is_finished
         self._on_contained = on_contained
         self._api = api
         self._rate_limiter = rate_limiter
@@ -117,8 +121,8 @@ class Evictor:
             pods: key and UID.
             action: name of the action that decided, for metrics.
             reason: one of the contract's, for metrics.
-            on_end: called for each: True when the API accepted it or the pod is not there,
-                False when the leadership that decided it is over, or it was given up.
+            on_end: called for each: True when the API accepted it or the pod is not there
+                or has ended, False when the leadership that decided it is over, or it was given up.
             lost: GPU-seconds of work that each loses, for metrics.
         """
         for key, uid in pods:
@@ -156,6 +160,9 @@ class Evictor:
             return
         if self._lease.fence != victim.fence:
             self._end(victim, done=False)
+            return
+        if self._is_finished(victim.uid):
+            self._end(victim, done=True)
             return
         if not self._lease.may_act(self._clock.monotonic(), self._clock.boottime(), CALL_S):
             self._retry_later(victim, limits.EVICT_RETRY_MIN_S)

@@ -75,6 +75,43 @@ def test_nobody_takes_the_room_while_it_is_being_freed(play, scene):
     play(scenario)
 
 
+def test_a_victim_that_ends_by_itself_is_left_where_it_counts_for_its_gang(play, scene):
+    """It succeeds before the server takes evictions, and is none of those that its gang lacks."""
+
+    async def scenario(w):
+        # given a gang of two whose second member ends soon, and a server that takes no eviction before
+        def busy(_method, path):
+            ends = path.endswith("/eviction")
+            return "503" if ends and len(w.running("low")) == 2 and not ended() else ""
+
+        def ended():
+            return any(pod["status"].get("phase") == "Succeeded" for pod in w.pods("low"))
+
+        await w.start(nodes=2)
+        scene.priority(w, "high", 1000)
+        w.daemon(fault=busy)
+        w.group("low", minMember=2)
+        for number, run_for in enumerate(("10h", "30s")):
+            notes = {"gpusched.io/run-for": run_for}
+            w.pod(f"low-{number}", labels={"gpusched.io/pod-group": "low"}, annotations=notes)
+        await w.until(lambda: len(w.running("low")) == 2)
+
+        # when both are to leave for another one, and the second has succeeded meanwhile
+        scene.gang(w, "high", 2, high=True, run_for="60s")
+        await w.until(ended)
+        await w.until(lambda: len(w.running("high")) == 2, within=90)
+        await w.clock.sleep(30)
+
+        # then it is still there, and a new member is enough for the gang
+        assert scene.evictions(w) == ["low-0"]
+        (kept,) = w.pods("low")
+        assert kept["status"]["phase"] == "Succeeded"
+        w.pod("low-2", labels={"gpusched.io/pod-group": "low"})
+        await w.until(lambda: len(w.running("low")) == 2, within=90)
+
+    play(scenario)
+
+
 def test_a_refused_budget_ends_the_claim_without_more_victims(play, scene):
     """Nobody else is asked to go; in the end the promise is withdrawn and the victim runs on."""
 
