@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
+from operator import attrgetter
+from typing import Final
 
 import numpy as np
 
 from gpusched.api.node.node import Node
 from gpusched.arrays.columns import Bools, NodeColumns, exact_sums
+
+_SOFT_TAINTS: Final = attrgetter("soft_taints")
 
 
 class NodeFacts:
@@ -46,6 +50,11 @@ class NodeFacts:
     def some_avoided(self) -> bool:
         """Whether any node refused a pod lately."""
         return any(node.avoided for node in self._nodes)
+
+    @cached_property
+    def some_soft_taints(self) -> bool:
+        """Whether any node asks pods to stay away, and takes them all the same."""
+        return any(map(_SOFT_TAINTS, self._nodes))
 
     @cached_property
     def numa_rows(self) -> tuple[int, ...]:

@@ -231,7 +231,10 @@ class View:
         """Members of the gang that a sentence is made about."""
         self._pools = accounts.pools
         self._budgets = BudgetAccounts(snapshot)
-        self._demand = QueueDemand(snapshot, lines, accounts.pools, self._budgets, facts=facts)
+        self._facts = facts or NodeFacts(snapshot.nodes)
+        self._demand = QueueDemand(
+            snapshot, lines, accounts.pools, self._budgets, facts=self._facts
+        )
 
     @property
     def now(self) -> float:
@@ -349,6 +352,10 @@ class View:
     def nodes(self) -> Sequence[Node]:
         """All nodes, in row order."""
         return self._snapshot.nodes.nodes
+
+    def has_soft_taints(self) -> bool:
+        """Whether any node has a taint that only asks pods to stay away."""
+        return self._facts.some_soft_taints
 
     def rows(self, rows: Sequence[int] | None = None) -> NodeRows:
         """Some rows of the node columns as they stand now; None for all."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 import numpy as np
 from gpusched_plugins.nodes.predicates.pod_selection import (
     Ints,
@@ -14,14 +12,13 @@ from gpusched_plugins.nodes.predicates.pod_selection import (
 
 from gpusched.plugin import Hooks, NodeRows, PairScore, Pod, PodClass, View
 
-_SOFT_TAINTS = attrgetter("soft_taints")
 BEST = 1000
 """Points between the best and the worst node by one pod's preferences."""
 
 
 def register_preferences(hooks: Hooks, view: View) -> None:
     """Soft taints, preferred affinity and anti-affinity, and constraints that only prefer."""
-    if any(map(_SOFT_TAINTS, view.nodes())):
+    if view.has_soft_taints():
         hooks.node_score(_score_soft_taints)
     hooks.pair_score(
         lambda pod: _preferred_affinity_score(pod, view),
