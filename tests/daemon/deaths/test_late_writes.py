@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tests.daemon.deaths.late_writes import hold_writes
+import json
+
+from tests.daemon.deaths.late_writes import LateWrites, hold_writes
 from tests.daemon.devices.device_objects import (
     bound,
     claim_status,
@@ -11,6 +13,13 @@ from tests.daemon.devices.device_objects import (
     publish,
     user_of,
 )
+
+ACCEPTED_LATE = {
+    # as where a leader dies between it and the eviction
+    ("PATCH", "pods/status", "DisruptionTarget"),
+    # what is told of evictions before: no decision rests on it
+    ("PATCH", "podgroups/status", "evictions"),
+}
 
 
 def test_a_late_release_of_devices_takes_none_from_a_pod_that_the_next_leader_bound(
@@ -84,3 +93,72 @@ def test_late_devices_of_a_claim_are_refused_when_another_claim_has_them(play, m
 def uses(claim):
     """Part of a pod that uses a named claim."""
     return {"resourceClaims": [{"name": "c", "resourceClaimName": claim}]}
+
+
+def test_of_what_a_leader_wrote_nothing_that_was_decided_since_is_changed_late(play):
+    async def life(w):
+        # given a leader that bound, told, promised, evicted and died
+        await w.start(nodes=2)
+        for number in range(2):
+            publish(w, f"node-{number}", 2)
+        classes(w)
+        high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1000}
+        w.client.create("priorityclasses.scheduling.k8s.io", {**high, "metadata": {"name": "high"}})
+        first = w.daemon()
+        w.gang("low", 2)
+        await w.until(lambda: len(w.running("low")) == 2)
+        w.group("high", minMember=2, priorityClassName="high")
+        w.job("high", 2, group="high")
+        named_claim(w, "mine")
+        user_of(w, "p", "mine")
+        await w.until(lambda: len(w.running("high")) == 2 and "p" in bound(w))
+        await w.clock.sleep(5)
+        first.kill()
+        sent = list(w.journal)
+
+        # when the next leads, and all of it arrives once more
+        second = w.daemon()
+        await w.until(lambda: second.leading)
+        w.client.delete("jobs.batch", "default", "high")
+        for pod in w.pods("high"):
+            w.client.delete("pods", "default", pod["metadata"]["name"], grace_s=0)
+        await w.until(lambda: len(w.running("low")) == 2)
+        await w.clock.sleep(5)
+        before = bound(w), claim_status(w, "mine")
+        accepted = await send_again(w, sent)
+        await w.clock.sleep(30)
+
+        # then places and devices stay as they were decided
+        assert {write.path.split("/")[-1] for write in sent} >= {"binding", "eviction", "status"}
+        assert accepted <= ACCEPTED_LATE
+        assert (bound(w), claim_status(w, "mine")) == before
+
+    play(life)
+
+
+async def send_again(w, writes):
+    """Carry writes out once more; method, kind and content of those that the server takes, events left out."""
+    late = LateWrites(w)
+    told = [write for write in writes if "/events" not in write.path]
+    for write in told:
+        own = "/pods/" in write.path and write.path.endswith("/status")
+        merge = "strategic-merge" if own else "merge"
+        kind = "application/json" if write.method != "PATCH" else f"application/{merge}-patch+json"
+        late.held.append((write.method, write.path, write.body, kind))
+    codes = await late.arrive()
+    return {
+        (write.method, _kind_of(write.path), _content_of(write.body))
+        for write, code in zip(told, codes, strict=True)
+        if code < 300
+    }
+
+
+def _kind_of(path):
+    parts = path.split("/")
+    return f"{parts[-3]}/{parts[-1]}"
+
+
+def _content_of(body):
+    status = json.loads(body).get("status") or {}
+    conditions = [each["type"] for each in status.get("conditions", ())]
+    return ",".join(sorted({*(status.keys() - {"conditions"}), *conditions}))
