@@ -6,7 +6,7 @@ import gc
 import os
 import sys
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from importlib import metadata
 from pathlib import Path
 from textwrap import dedent
@@ -114,6 +114,16 @@ def late_and_long(reports: Iterable[pytest.TestReport]) -> list[tuple[float, str
         ),
         reverse=True,
     )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is imported and collected stays: looking for cycles in it takes a fifth of the time that all of it does."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:
