@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import cache
 from typing import Any, ClassVar
 
 import attrs
@@ -69,6 +70,12 @@ def decided(seed: int) -> list[str]:
     return told
 
 
+@cache
+def usually_decided(seed: int) -> list[str]:
+    """The same once for all tests; for use before anything is planted."""
+    return decided(seed)
+
+
 @pytest.mark.parametrize("seed", range(16))
 def test_plans_are_those_of_the_long_way(seed, monkeypatch):
     """Given lone pods beside others in sessions that follow each other, then the short way decides the same."""
@@ -89,7 +96,7 @@ def test_plans_are_those_of_the_long_way(seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_are_those_with_all_keys_of_queues(seed, monkeypatch):
     """Given queues that wait alone or not, then keys that are not asked for would have told the same."""
-    quick = decided(seed)
+    quick = usually_decided(seed)
     monkeypatch.setattr(OrderKeys, "queues_are_alike", False)
     assert decided(seed) == quick
 
@@ -97,7 +104,7 @@ def test_plans_are_those_with_all_keys_of_queues(seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_are_those_with_all_keys_of_gangs(seed, monkeypatch):
     """Given unlike pods, then a key that is asked of one of them is that of each for which no member counts."""
-    quick = decided(seed)
+    quick = usually_decided(seed)
 
     def each(self: OrderKeys, gangs: Any) -> list[Any]:
         return [self.gang_key(gang) for gang in gangs]
@@ -109,7 +116,7 @@ def test_plans_are_those_with_all_keys_of_gangs(seed, monkeypatch):
 @pytest.mark.parametrize("seed", range(8))
 def test_plans_are_those_of_nodes_rated_anew(seed, monkeypatch):
     """Given equal pods, then what is kept of a node's rating, and what is counted in plain ints, is exact."""
-    quick = decided(seed)
+    quick = usually_decided(seed)
 
     def rated(self: ClassScores, row: int) -> Any:
         self._by_amounts.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from functools import cache
 from typing import Any, ClassVar
 
 import attrs
@@ -99,6 +100,12 @@ def decided(seed: int, *more: Any, strategy: str = "binpack") -> list[str]:
     return told
 
 
+@cache
+def usually_decided(seed: int) -> list[str]:
+    """The same once for all tests; for use before anything is planted."""
+    return decided(seed)
+
+
 def count_choices(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """How often a place was found by amounts alone, from now on, and how often not."""
     went: Counter[str] = Counter()
@@ -128,7 +135,7 @@ def test_plans_are_those_of_nodes_that_policies_rate(seed, strategy, monkeypatch
 @pytest.mark.parametrize("seed", range(2))
 def test_plans_are_the_same_however_many_kinds_are_kept(seed, kinds, monkeypatch):
     """Given bounds under which nodes are looked at again, or given up, at other times, then nothing differs."""
-    quick = decided(seed)
+    quick = usually_decided(seed)
     monkeypatch.setattr(open_nodes, "_KINDS_MAX", kinds)
     monkeypatch.setattr(open_nodes, "_FOLLOWED_MAX", kinds % 7)
     monkeypatch.setattr(open_nodes, "_REST_MOVES", kinds)
@@ -140,12 +147,13 @@ def test_plans_are_the_same_however_many_kinds_are_kept(seed, kinds, monkeypatch
 @pytest.mark.parametrize("seed", range(2))
 def test_policies_of_others_count(seed, fullness, monkeypatch):
     """Given another score of nodes, with such a form and without, then plans are those in which it is asked."""
+    without = usually_decided(seed)
     went = count_choices(monkeypatch)
     quick = decided(seed, Rates(fullness))
     assert bool(went["found"]) == bool(fullness)
     monkeypatch.setattr(AmountChoices, "best_row", lambda *_about: None)
     assert decided(seed, Rates()) == quick
-    assert decided(seed) != quick
+    assert without != quick
 
 
 def test_a_score_that_is_told_is_not_asked():
