@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 
+from gpusched.io.client.api_client import ApiClient
 from tests.daemon.deaths.late_writes import LateWrites, hold_writes
 from tests.daemon.devices.device_objects import (
     bound,
     claim_status,
+    claimant,
     classes,
+    given,
     named_claim,
     publish,
     user_of,
@@ -88,6 +91,50 @@ def test_late_devices_of_a_claim_are_refused_when_another_claim_has_them(play, m
         assert "allocation" not in claim_status(w, "old")
 
     play(life)
+
+
+def test_late_devices_that_come_to_light_while_others_are_given_are_taken_back(play, monkeypatch):
+    async def life(w):
+        await w.start(nodes=2)
+        for number in range(2):
+            publish(w, f"node-{number}", 1)
+        classes(w)
+        # given: a leader that dies while a pod's own claim gets a device, of a node that is cordoned then
+        late = hold_writes(
+            monkeypatch, w, lambda: first, lambda _method, path, _body: path.endswith("/status")
+            and "/resourceclaims/" in path,
+        )  # fmt: skip
+        first = w.daemon()
+        claimant(w, "p")
+        await w.until(lambda: late.held)
+        first.kill()
+        (sent,) = [json.loads(body) for _, _, body, _ in late.held]
+        (result,) = sent["status"]["allocation"]["devices"]["results"]
+        w.client.patch("nodes", None, result["pool"], {"spec": {"unschedulable": True}})
+        # when: that write arrives just before the first one of the next leader to the claim
+        codes = arrive_before_others(monkeypatch, late)
+        w.daemon()
+        await w.until(lambda: "p" in bound(w), within=60)
+        # then: the pod runs where it was decided since, with that node's device alone
+        assert codes == [200]
+        assert bound(w)["p"] != result["pool"]
+        assert given(w) == {"p": [(bound(w)["p"], "gpu-0")]}
+
+    play(life)
+
+
+def arrive_before_others(monkeypatch, late):
+    """Late writes are carried out before the first patch of a claim that anybody sends from now on."""
+    codes = []
+    original = ApiClient.request
+
+    async def request(self, method, path, **how):
+        if method == "PATCH" and "/resourceclaims/" in path and not codes:
+            codes.extend(await late.arrive())
+        return await original(self, method, path, **how)
+
+    monkeypatch.setattr(ApiClient, "request", request)
+    return codes
 
 
 def uses(claim):

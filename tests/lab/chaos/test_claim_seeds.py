@@ -81,3 +81,10 @@ def test_claims_are_given_devices_in_such_a_run():
     run = play_script(draw_script(22), ready=ready)
     assert [str(each) for each in run.seen] == []
     assert len(given) >= 5
+
+
+def test_devices_that_come_to_light_while_others_are_given_do_not_hold_their_pod_up():
+    # given: a dead leader's devices of a pod's own claim, seen when the next one has decided for others
+    run = play_script(draw_script(178))
+    # then: they are taken back, and a daemon that comes last has nothing to write
+    assert [str(each) for each in run.seen] == []

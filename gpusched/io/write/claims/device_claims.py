@@ -29,6 +29,7 @@ from gpusched.api.serializer.device_claims import (
     claim_finalizer_patch,
     claim_settle_patch,
     claim_status_patch,
+    claim_unprotect_patch,
 )
 from gpusched.base.classes import frozen
 from gpusched.cache.cache import Cache
@@ -181,24 +182,41 @@ class DeviceClaims:
         """Devices of a claim may still be taken back: no pod is bound with them before that is settled."""
         self._unanswered_releases[key] = claim
 
-    def may_be_changed_late(self, claim: ResourceClaim) -> bool:
-        """Whether a leader before may have sent what gives a claim devices, or takes them back, and was not done yet.
+    def _may_be_changed_late(self, claim: ResourceClaim) -> bool:
+        """Whether a leader before may have sent what takes a claim's devices back, and was not done yet.
 
         A leader that dies knows nothing of its writes any more, and a server may carry them out after the next
         one has decided. Each carries the version that it saw, so that a write of this leader ends that.
         """
-        begun = claim.allocation is not None or claim.is_protected
-        return begun and self._written.get(claim.key) != claim.uid
+        return claim.allocation is not None and self._written.get(claim.key) != claim.uid
+
+    def is_begun(self, claim: ResourceClaim) -> bool:
+        """Whether a claim has the finalizer that comes before devices, and nobody is giving it any."""
+        return (
+            claim.is_protected
+            and claim.allocation is None
+            and not self._cache.devices.is_assumed(claim.key)
+        )
+
+    async def unprotect_claim(self, key: ObjectKey, fence: str) -> str:
+        """Take the finalizer off a claim that was begun; why that was not done, or empty.
+
+        A leader before may have sent devices for it, which carry the version that has the finalizer: they are refused then.
+        """
+
+        def body() -> bytes | str:
+            known = self._cache.devices.claims.items.get(key)
+            if known is None or not self.is_begun(known):
+                return ""
+            return claim_unprotect_patch(known.uid, known.resource_version, known.finalizers)
+
+        return (await self.patch_claim(key, "", body, fence)).why
 
     async def settle_releases(self, keys: Iterable[ObjectKey], fence: str) -> str:
         """Have nothing taken back of some claims any more; why that is not sure, or empty."""
         for key in keys:
             known = self._cache.devices.claims.items.get(key)
-            late = (
-                known is not None
-                and known.allocation is not None
-                and self.may_be_changed_late(known)
-            )
+            late = known is not None and self._may_be_changed_late(known)
             if late or key in self._unanswered_releases:
                 why = await self.settle_claim(key, fence)
                 if why:
@@ -217,7 +235,7 @@ class DeviceClaims:
 
         def body() -> bytes | str:
             known = self._cache.devices.claims.items.get(key)
-            if known is None or not (known.uid in meant or self.may_be_changed_late(known)):
+            if known is None or not (known.uid in meant or self._may_be_changed_late(known)):
                 return ""
             return claim_settle_patch(known.uid, known.resource_version)
 
@@ -237,15 +255,20 @@ def has_claims(gang: GangBind) -> bool:
     return any(bind.claims for bind in gang.binds)
 
 
+def gives_others(known: ResourceClaim, claim: ClaimBind) -> bool:
+    """Whether a claim has devices, and was decided to get others."""
+    return (
+        known.allocation is not None
+        and claim.allocation is not None
+        and _devices_without_ids(known.allocation) != _devices_without_ids(claim.allocation)
+    )
+
+
 def _status(
     now: ResourceClaim, claim: ClaimBind, consumers: Sequence[ClaimConsumer]
 ) -> bytes | str:
     users = {each.uid for each in now.reserved_for}
-    if (
-        now.allocation is not None
-        and claim.allocation is not None
-        and _devices_without_ids(now.allocation) != _devices_without_ids(claim.allocation)
-    ):
+    if gives_others(now, claim):
         return f"claim {now.key} was given devices by somebody else"
     if now.allocation is None and claim.allocation is None:
         return f"claim {now.key} has lost its devices"

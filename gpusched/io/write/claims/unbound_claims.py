@@ -9,10 +9,10 @@ are asked about first.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from typing import Final
 
-from gpusched.api.devices.dynamic.claims import ResourceClaim
+from gpusched.api.devices.dynamic.claims import ClaimConsumer, ResourceClaim
 from gpusched.api.meta.identity import UID, GangKey, ObjectKey
 from gpusched.api.pod.pod import Pod
 from gpusched.api.serializer.device_claims import claim_release_patch, claim_status_patch
@@ -22,8 +22,9 @@ from gpusched.cache.cache import Cache
 from gpusched.cache.gangs.gang import Gang
 from gpusched.devices.readiness import has_waited, never_ready
 from gpusched.io.observe.logs import Logger
-from gpusched.io.write.claims.device_claims import DeviceClaims
+from gpusched.io.write.claims.device_claims import DeviceClaims, claims_of, gives_others
 from gpusched.io.write.claims.rival_claims import devices_given_twice
+from gpusched.session.state.plan import ClaimBind, GangBind
 
 _log = Logger(__name__)
 _OPEN_MAX: Final = 64
@@ -153,11 +154,6 @@ class UnboundClaims:
                     found += self._held_claims(pod)
         return found
 
-    def _settle_begun(self, claim: ResourceClaim) -> None:
-        """Have a claim get no devices any more from a leader before, which gave it the finalizer first."""
-        if self._devices.may_be_changed_late(claim):
-            self._begin(claim.key, self._devices.settle_claim)
-
     def _may_go_on(
         self, held: Sequence[tuple[ResourceClaim, UID, GangKey | None]], idle_since: float
     ) -> bool:
@@ -167,16 +163,41 @@ class UnboundClaims:
             never_ready(claim, now) for claim, _, _ in held
         )
 
-    async def wait_for_open(self, keys: Iterable[ObjectKey]) -> str:
-        """Wait until nothing that is being taken back of some claims is unanswered; why something still is, or empty.
+    async def wait_for_open(self, gang: GangBind) -> str:
+        """Wait until nothing that is being taken back of a gang's claims is unanswered; why something still is, or empty.
 
-        For what is about to be written of them, which rests on whom they are reserved for.
+        For what is about to be written of them, which rests on whom they are reserved for. Its pods' own claims
+        have no other devices afterwards.
         """
-        asked = sorted(keys)
+        claims = list(claims_of(gang))
+        asked = sorted({claim.key for claim, _ in claims})
         writes = [self._open[key] for key in asked if key in self._open]
         if writes:
             await asyncio.wait(writes)
-        return await self._devices.settle_releases(asked, self._fence())
+        fence = self._fence()
+        why = await self._devices.settle_releases(asked, fence)
+        for claim, users in claims:
+            why = why or await self._take_others(claim, users, fence)
+        return why
+
+    async def _take_others(
+        self, claim: ClaimBind, users: Sequence[ClaimConsumer], fence: str
+    ) -> str:
+        """Take back what an unbound pod's own claim has, where the pod was decided to get other devices.
+
+        A try before, of this leader or another, that was carried out late is seen when the pod's gang is
+        being bound already, again and again.
+        """
+        pods = {each.uid for each in users}
+
+        def leaves(known: ResourceClaim) -> Collection[UID]:
+            alone = known.owner in pods and pods.issuperset(each.uid for each in known.reserved_for)
+            return pods if alone and known.uid == claim.uid and gives_others(known, claim) else ()
+
+        known = self._cache.devices.claims.items.get(claim.key)
+        if claim.extended or known is None or not leaves(known):
+            return ""
+        return await self._release(claim.key, leaves, fence)
 
     async def drain(self) -> None:
         """Begin nothing more."""
@@ -201,8 +222,8 @@ class UnboundClaims:
                 user = each.group.uid
                 group = GangKey("PodGroup", pod.namespace, each.group.name)
             claim = self._cache.devices.claims.items.get(key)
-            if claim is not None and claim.allocation is None and claim.is_protected:
-                self._settle_begun(claim)
+            if claim is not None and self._devices.is_begun(claim):
+                self._begin(key, self._devices.unprotect_claim)
             if (
                 claim is not None
                 and claim.allocation is not None
@@ -233,19 +254,36 @@ class UnboundClaims:
         _log.warning("devices of a claim are not taken back", claim=key, why=why, retry_s=wait_s)
 
     async def _take_back(self, key: ObjectKey, users: Mapping[UID, _Waiting], fence: str) -> str:
-        meant: list[UID] = []
-
-        def body() -> bytes | str:
-            known = self._cache.devices.claims.items.get(key)
-            if known is None or known.allocation is None or self._cache.devices.is_assumed(key):
-                return ""
-            leaving = {
+        def leaves(known: ResourceClaim) -> Collection[UID]:
+            if self._cache.devices.is_assumed(key):
+                return ()
+            return {
                 user
                 for user, waiting in users.items()
                 if _is_held_by(known, user)
                 and self._is_unbound(user, waiting.group)
                 and not self._has_open_commit(waiting.gang)
             }
+
+        return await self._release(key, leaves, fence)
+
+    async def _release(
+        self, key: ObjectKey, leaves: Callable[[ResourceClaim], Collection[UID]], fence: str
+    ) -> str:
+        """Reserve a claim no longer for some, and take its devices back where nobody is left.
+
+        Args:
+            key: of the claim.
+            leaves: UIDs of those who hold the claim and no longer use it, as it is when the write is sent.
+            fence: of the leadership.
+        """
+        meant: list[UID] = []
+
+        def body() -> bytes | str:
+            known = self._cache.devices.claims.items.get(key)
+            if known is None or known.allocation is None:
+                return ""
+            leaving = leaves(known)
             staying = [each for each in known.reserved_for if each.uid not in leaving]
             if not leaving:
                 return ""

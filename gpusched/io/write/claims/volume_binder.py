@@ -27,7 +27,7 @@ from gpusched.io.observe.logs import Logger
 from gpusched.io.workers.work_queue import OnContained, OnFault, log_contained_fault
 from gpusched.io.write.binder import Binder
 from gpusched.io.write.claims.binding_conditions import BindingConditions
-from gpusched.io.write.claims.device_claims import DeviceClaims, claims_of, has_claims
+from gpusched.io.write.claims.device_claims import DeviceClaims, has_claims
 from gpusched.io.write.claims.rival_claims import RivalClaims
 from gpusched.io.write.claims.unbound_claims import UnboundClaims
 from gpusched.io.write.preemption_calls import PreemptionCalls
@@ -220,7 +220,7 @@ class VolumeBinder:
         if not has_claims(gang):
             return ""
         return (
-            await self._unbound.wait_for_open(claim.key for claim, _ in claims_of(gang))
+            await self._unbound.wait_for_open(gang)
             or await self._rivals.taken_before(gang)
             or await self._devices.write(gang, fence)
             or await self._rivals.taken_since(gang)
