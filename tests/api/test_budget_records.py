@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gpusched.api.meta.status import WireBudgetRecord
@@ -72,6 +72,11 @@ def test_a_period_ends_where_the_next_one_begins(period, moment):
     assert period_start_at(period, end - 1) == start
 
 
+WHOLE_AMOUNT = [GpuHold("q", "ann", 100 * GPU, NOW)]
+"""As much as the budget of the test below has for each hour, from its first moment on."""
+
+
+@example(WHOLE_AMOUNT, [NOW + HOUR], NOW + 1_002 * HOUR, HOUR, 1)
 @given(holds(), st.lists(moments, max_size=8), moments, periods, st.integers(0, 100))
 def test_however_often_it_is_recorded_the_same_is_charged(held, stops, last, period, rollover):
     """Each restart goes on from the record; none charges a second twice or leaves one out."""

@@ -23,7 +23,7 @@ GPU_HOUR: Final = HOUR_S * GPU_SECOND
 PERIOD_S_MIN: Final = 3_600
 PERIOD_S_MAX: Final = 366 * 86_400
 PERIODS_MAX: Final = 1_000
-"""Periods in a row that are counted one by one after nothing was recorded for so long."""
+"""Periods in a row that are counted one by one after nothing was recorded for so long; equal ones are counted together."""
 _MONDAY: Final = 4 * 86_400
 """The first Monday after the epoch, seconds."""
 _DAY_S: Final = 86_400
@@ -166,6 +166,12 @@ def advance_record(
         rolled = min(max(0, budget.amount + rolled - used), most_kept)
         begin, start, used, users = max(begin, end), end, 0, {}
         current = period_start_at(budget.period, now)
+        alike, length = _alike_periods(budget.period, start, current, holds)
+        if alike:
+            left = budget.amount - _charge({}, holds, start, start + length)
+            rolled = min(max(0, rolled + alike * left), most_kept)
+            start += alike * length
+            begin = max(begin, start)
         if start < current and (
             count == PERIODS_MAX or not any(each.use_between(begin, now) for each in holds)
         ):
@@ -178,6 +184,20 @@ def advance_record(
         rolled_over=rolled,
         users=tuple(sorted(users.items())),
     )
+
+
+def _alike_periods(
+    period: str | int, start: int, until: int, holds: Iterable[GpuHold]
+) -> tuple[int, int]:
+    """How many periods from a start on, up to a moment, have the same use, as no hold begins or ends in them; and the seconds of each.
+
+    None of months, which have no one length: of those a thousand in a row are counted one by one.
+    """
+    if period == MONTH:
+        return 0, 0
+    length = period_end_at(period, start) - start
+    moments = [moment for each in holds for moment in (each.start, each.end) if moment > start]
+    return max(0, min([until, *moments]) - start) // length, length
 
 
 def _charge(users: dict[str, int], holds: Iterable[GpuHold], begin: int, until: int) -> int:
