@@ -70,7 +70,7 @@ def tells_its_end(known: Job, item: Job | Rejected) -> bool:
     over = item.finished or (item.completions is not None and item.succeeded >= item.completions)
     return over and known == attrs.evolve(
         item, resource_version=known.resource_version, succeeded=known.succeeded,
-        finished=known.finished, ran_s=known.ran_s,
+        finished=known.finished, ended=known.ended, ran_s=known.ran_s,
     )  # fmt: skip
 
 

@@ -91,10 +91,9 @@ def decode_job(parsed: job_wire.WireJob) -> Job:
             template_hints.min_member,
         ),
         hints=template_hints if own_hints == NO_GANG_ANNOTATIONS else own_hints,
-        finished=any(
-            each.type in _ENDS and each.status == "True"
-            for each in (parsed.status and parsed.status.conditions) or ()
-        ),
+        **_end(parsed.status),
+        role=shared_text(gang_annotations.read_role(template_labels, template.annotations)),
+        sub_group=shared_text(gang_annotations.read_sub_group(template_labels)),
         failed=_failed(parsed.status),
         failed_indexes=_count_indexes((parsed.status and parsed.status.failed_indexes) or ""),
         backoff_limit=_backoff_limit(spec),
@@ -133,6 +132,14 @@ def _names_of_pods(template: job_wire.PodTemplate | None) -> job_wire.PodNames:
         return _POD_NAMES.decode(bytes(template.spec)) if template is not None else _NO_NAMES
     except msgspec.MsgspecError:
         return _NO_NAMES
+
+
+def _end(status: job_wire.JobStatus | None) -> dict[str, Any]:
+    """Whether it is over, and since when."""
+    conditions = (status and status.conditions) or ()
+    ends = [each for each in conditions if each.type in _ENDS and each.status == "True"]
+    times = (parse_time(each.last_transition_time or "") for each in ends)
+    return {"finished": bool(ends), "ended": max(times, default=0.0)}
 
 
 def _failed(status: job_wire.JobStatus | None) -> str:

@@ -44,6 +44,8 @@ class Job:
             reach them.
         family: the gang of another convention that its pods will name, if they name no PodGroup.
         finished: whether it is Complete or Failed and makes no pods any more.
+        ended: when it came to that, seconds since the epoch; 0.0 while it has not.
+        role, sub_group: of its pods inside their gang; empty for none.
         failed: why it is Failed, reason and message; empty while it is not.
         failed_indexes: how many of its indexes are given up and make no pods any more.
         backoff_limit: failures of pods that it survives; of each index where ``limit_per_index``.
@@ -100,6 +102,9 @@ class Job:
     scheduler: str = ""
     priority_class: str = ""
     creator: Creator = NO_CREATOR
+    ended: float = 0.0
+    role: str = ""
+    sub_group: str = ""
 
     @property
     def key(self) -> ObjectKey:

@@ -38,14 +38,13 @@ from gpusched.api.meta.identity import (
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod import wire as pod_wire
 from gpusched.api.pod.gang_annotations import (
-    KAI_SUB_GROUP,
     MAX_EXEC_LABEL,
-    SUB_GROUP_LABEL,
     parse_seconds,
     read_gang_annotations,
     read_group_name,
     read_queue_name,
     read_role,
+    read_sub_group,
 )
 from gpusched.api.pod.gang_membership import (
     controller_rank,
@@ -153,7 +152,7 @@ def decode_pod(parsed: pod_wire.WirePod) -> Pod:
         group=group,
         queue=intern(read_queue_name(labels, notes)),
         role=intern(read_role(labels, notes)),
-        sub_group=labels.get(SUB_GROUP_LABEL) or labels.get(KAI_SUB_GROUP, ""),
+        sub_group=read_sub_group(labels),
         hints=wishes,
         rank=_rank(labels, notes, of_controller=of_controller),
         node=intern(spec.node_name),

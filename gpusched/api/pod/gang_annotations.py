@@ -102,6 +102,11 @@ def read_role(labels: Mapping[str, str], annotations: wire.WorkloadAnnotations |
     return "leader" if index == "0" else "worker"
 
 
+def read_sub_group(labels: Mapping[str, str]) -> str:
+    """Sub-group of the gang that a pod's labels name, empty for none."""
+    return labels.get(SUB_GROUP_LABEL) or labels.get(KAI_SUB_GROUP, "")
+
+
 def parse_seconds(text: str) -> int:
     """A number of seconds in another project's words; 0 for what that project would refuse too."""
     if text.isascii() and text.isdigit() and len(text) <= _SECONDS_DIGITS_MAX:

@@ -26,6 +26,7 @@ from gpusched.api.meta.identity import NO_CREATOR, UID, Creator, GangKey
 from gpusched.api.meta.resources import Resources
 from gpusched.api.pod.pod import NO_GANG_ANNOTATIONS, GangAnnotations, Pod, PodClass
 from gpusched.base.classes import former_names, frozen
+from gpusched.cache.gangs.counting.job_successes import NO_SUCCESSES, JobSuccesses
 from gpusched.cache.gangs.priority import CountedPriority
 
 SYSTEM_PRIORITY = 2_000_000_000
@@ -229,8 +230,7 @@ class Gang:
     def members_at_start(self) -> int:
         """Members it starts with: those it needs, and at least one while no member has a place.
 
-        A gang whose minimum succeeded therefore asks for room for one member, or for the smallest
-        sub-group that waits, never for none.
+        A gang whose minimum succeeded asks for room for one member, or for the smallest sub-group that waits.
         """
         return self.missing_members or (0 if self.placed else self.fewest_next)
 
@@ -238,8 +238,7 @@ class Gang:
     def fewest_next(self) -> int:
         """Fewest members that get a place together once the gang has its minimum.
 
-        One where a member that waits is in no sub-group, or in a complete one: else those that the
-        sub-group needs which lacks the fewest.
+        One where a member that waits is in no sub-group, or in a complete one: else the fewest that a sub-group lacks.
         """
         if not self.sub_groups:
             return min(1, self.pending)
@@ -470,6 +469,7 @@ class GangSpec:
     counts_succeeded: bool = False
     succeeded_known: int = 0
     """Succeeded members for which ``min_member`` was lowered already."""
+    successes: JobSuccesses = NO_SUCCESSES
     error: tuple[str, str] = ("", "")
     warning: str = ""
     terms: GangTerms = DEFAULT_TERMS

@@ -15,6 +15,7 @@ from gpusched.api.affinity.selector import EVERYTHING
 from gpusched.api.foreign.workload import ForeignWorkload
 from gpusched.api.gang.charge_record import ChargeRecord
 from gpusched.api.gang.native_terms import COMPOSITE
+from gpusched.api.gang.pod_group import PodGroup
 from gpusched.api.jobs.job import Job
 from gpusched.api.jobs.job_failures import (
     eviction_warning,
@@ -29,6 +30,12 @@ from gpusched.api.queue.user_limits import user_accounts
 from gpusched.api.serializer.seal import Seal
 from gpusched.base import limits
 from gpusched.cache.gangs.counting.gang_counts import build_gang
+from gpusched.cache.gangs.counting.job_successes import (
+    NO_SUCCESSES,
+    count_successes,
+    jobs_of_this_run,
+    without_earlier_runs,
+)
 from gpusched.cache.gangs.counting.plain_pods import PlainPods, PlainTerms
 from gpusched.cache.gangs.expected_pods import (
     expected_pods_of,
@@ -191,7 +198,8 @@ class GangBuilder:
             found = self._of_groups.build_spec(key, pods, queue)
             if found is None:
                 return ()
-            spec, pods = found
+            spec, every = found
+            pods = list(without_earlier_runs(every, self._jobs_of(key, every, spec.tree)))
             spec = self._with_job_news(self._of_pods(spec, pods), pods)
             return (build_gang(spec, pods, self._pod_places(pods)),)
         places = self._pod_places(pods)
@@ -375,11 +383,14 @@ class GangBuilder:
         return self._of_pods(origin, members), members
 
     def _with_job_news(self, origin: GangSpec, pods: Sequence[Pod]) -> GangSpec:
-        """With what its Jobs have to say: that one has failed, or would fail by evictions."""
-        jobs = {job.key: job for job in self._jobs_of(origin.key, pods)}
-        if not jobs:
+        """With what its Jobs have to say: who succeeded, that one has failed, or would fail by evictions."""
+        known = jobs_of_this_run(self._jobs_of(origin.key, pods, origin.tree))
+        if not known:
             return origin
-        known = [jobs[key] for key in sorted(jobs)]
+        kind = origin.key.kind
+        successes = count_successes(
+            known, pods, by_group=kind == COMPOSITE, by_controller=kind in CONTROLLER_KINDS
+        )
         failure = failed_jobs_message(known)
         if not failure and origin.key.kind == "PodGroup" and _makes_all(known, pods):
             made = sum(job_parallelism(job) for job in known)
@@ -393,14 +404,20 @@ class GangBuilder:
                 paused=len(known) == 1 and bool(known[0].queue),
                 extras=wanted > origin.min_member,
             )
-        if not failure and warning is None:
+        if not failure and warning is None and successes is NO_SUCCESSES:
             return origin
-        return attrs.evolve(origin, job_failure=failure, eviction_warning=warning)
+        return attrs.evolve(
+            origin, job_failure=failure, eviction_warning=warning, successes=successes
+        )
 
-    def _jobs_of(self, key: GangKey, pods: Sequence[Pod]) -> Iterator[Job]:
-        """Jobs that make the members of a gang, each once or more often."""
+    def _jobs_of(
+        self, key: GangKey, pods: Sequence[Pod], tree: Sequence[PodGroup] = ()
+    ) -> Iterator[Job]:
+        """Jobs that make the members of a gang, or of the groups of its tree, each once or more often."""
         if key.kind == "PodGroup":
             yield from self._jobs.of_group(ObjectKey(key.namespace, key.name))
+        for group in tree:
+            yield from self._jobs.of_group(group.key)
         for owner in {pod.owner for pod in pods}:
             if owner is not None and owner.kind == "Job":
                 job = self._jobs.items.get(ObjectKey(key.namespace, owner.name))

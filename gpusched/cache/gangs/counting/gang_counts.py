@@ -83,6 +83,7 @@ def build_gang(
         places: node, whether it is confirmed, and slots, for members that have a place.
     """
     found = _count_members(pods, places)
+    found.succeeded += origin.successes.deleted_count
     strange = _strange_keys_of_objects(origin) | found.strange
     return Gang(
         key=origin.key,
@@ -105,7 +106,9 @@ def build_gang(
         running=found.running,
         succeeded=found.succeeded,
         failed=found.failed,
-        succeeded_counted=max(0, found.succeeded - origin.succeeded_known)
+        succeeded_counted=max(
+            0, found.succeeded - origin.succeeded_known, origin.successes.of_going_on
+        )
         if origin.counts_succeeded
         else 0,
         allocated=_sum_requests(found.holding),
@@ -151,6 +154,7 @@ def _ready_roles(
     ready = [member.pod.role for member in placed]
     if origin.counts_succeeded:
         ready += [pod.role for pod in pods if pod.phase is SUCCEEDED]
+        ready += origin.successes.deleted_roles()
     return tuple(sorted(Counter(ready).items()))
 
 
@@ -162,6 +166,7 @@ def _ready_sub_groups(
     ready = [member.pod.sub_group for member in placed]
     if origin.counts_succeeded:
         ready += [pod.sub_group for pod in pods if pod.phase is SUCCEEDED]
+        ready += origin.successes.deleted_sub_groups()
     return tuple(sorted(Counter(ready).items()))
 
 
