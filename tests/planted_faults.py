@@ -90,7 +90,7 @@ FAULTS = [
         ("gpusched/session/admission/admission_age.py", "if not gang.succeeded and snapshot.is_after(over):", "if not gang.succeeded and not snapshot.is_after(over):", "session/allocate/test_suspended_jobs.py"),
         ("gpusched/session/containment/set_aside.py", "elif mark != each.mark or snapshot.now >= each.again:", "elif mark != each.mark or snapshot.now < each.again:", "session/containment/test_containment.py"),
         ("gpusched/session/containment/failing_hooks.py", "return self._failing_gangs() <= blame.gangs", "return self._failing_gangs() >= blame.gangs", "session/containment/test_failing_hooks.py"),
-        ("gpusched/session/framework/hooks.py", "            if answer:\n                return check(gang)", "            if not answer:\n                return check(gang)", "session/allocate/test_volumes.py"),
+        ("gpusched/session/framework/hook_calls.py", "            if self.concerns_class(pod_set.pod_class):\n                return self._check(gang)", "            if not self.concerns_class(pod_set.pod_class):\n                return self._check(gang)", "session/allocate/test_volumes.py"),
         ("gpusched/actions/allocate.py", "if gang.pending < gang.missing_members:", "if gang.pending > gang.missing_members:", "session/allocate/test_gang_life.py session/allocate/test_gangs.py"),
         ("gpusched/io/watch/reflector.py", "if len(items) > limits.OBJECTS_PER_KIND_MAX:", "if len(items) < limits.OBJECTS_PER_KIND_MAX:", "io/test_reflector.py"),
         ("gpusched/io/workers/rate_limiter.py", "if self._tokens < 1.0 or now < self._paused_until:", "if self._tokens < 1.0 and now < self._paused_until:", "io/test_pace.py"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from typing import ClassVar
 
 import attrs
@@ -39,7 +40,11 @@ class Enqueue:
         fresh = []
         outcomes, nominations, on_gang = session.outcomes, session.nominations, session.on_gang
         some_held, verdict_on = bool(nominations.gang_keys()), _verdicts(session)
+        admitted = _admit_applicants(session)
         for gang in session.gangs:
+            if id(gang) in admitted:
+                fresh.append(gang)
+                continue
             on_gang(gang.key)
             if not outcomes.admit(gang, verdict_on(gang)) or gang.placed:
                 continue
@@ -47,6 +52,20 @@ class Enqueue:
                 continue
             fresh.append(gang)
         refuse_beyond_quota(session, fresh)
+
+
+def _admit_applicants(session: Session) -> AbstractSet[int]:
+    """Admit whole lines of which only their queue is asked, as thousands may wait in one; the ``id`` of each such gang."""
+    found = set[int]()
+    asked = session.hooks.enqueue_checks or session.nominations.gang_keys()
+    if asked or session.gang_selection.leaves_out:
+        return found
+    of_queue = queue_gate(session)
+    for line in session.lines.lines.values():
+        gangs = line.applicants
+        if gangs and of_queue(gangs[0]) is ALLOW and session.outcomes.admit_all(gangs):
+            found.update(map(id, gangs))
+    return found
 
 
 def _verdicts(session: Session) -> Callable[[Gang], Verdict]:

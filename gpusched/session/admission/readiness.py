@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpusched.api.pod.pod import PodClass
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.admission.admission_age import lacks_pods
 from gpusched.session.admission.queue_gate import queue_admission
@@ -15,13 +16,24 @@ def gangs_to_place(session: Session) -> list[Gang]:
 
     Where no action has admitted gangs before, their queues do here.
     """
-    admitted = session.outcomes.admitted_keys
-    return [
-        gang
-        for gang in session.pending_gangs
-        if (gang.key in admitted or _is_admitted_now(session, gang))
-        and _may_be_placed(session, gang)
-    ]
+    admitted, found = session.outcomes.admitted_keys, []
+    checks = session.hooks.ready_checks
+    last: PodClass | None = None
+    concerned = True
+    for gang in session.pending_gangs:
+        pod_sets = gang.pod_sets
+        if len(pod_sets) == 1 and gang.pending >= gang.min_member and gang.key in admitted:
+            pod_class = pod_sets[0].pod_class
+            if pod_class is not last:  # thousands that follow each other have the same
+                last, concerned = pod_class, any(each.concerns_class(pod_class) for each in checks)
+            if not concerned:
+                found.append(gang)
+                continue
+        if gang.key not in admitted and not _is_admitted_now(session, gang):
+            continue
+        if _may_be_placed(session, gang):
+            found.append(gang)
+    return found
 
 
 def _is_admitted_now(session: Session, gang: Gang) -> bool:

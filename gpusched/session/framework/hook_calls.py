@@ -24,7 +24,7 @@ from gpusched.session.framework.guard import FOR_ALL, FULLNESS, RESTS_ON, Guard
 from gpusched.session.framework.proposal import VictimFilterHook, VictimHook, VictimKeyHook
 from gpusched.session.framework.reasons import Reason, shorten
 from gpusched.session.framework.sort_keys import Excluded, Key
-from gpusched.session.framework.verdict import Verdict, error
+from gpusched.session.framework.verdict import ALLOW, Verdict, error
 from gpusched.session.framework.view import NodeRows
 
 P = ParamSpec("P")
@@ -50,6 +50,40 @@ _OF_CLAIMS = frozenset(
 )  # fmt: skip
 """Hooks that say whether a queue may take from others."""
 NO_EVICTION = "nobody is evicted for it"
+
+
+class ReadyCheck:
+    """A check of whether gangs have what placing them needs, with the classes of pods that it concerns.
+
+    Args:
+        check: asked about gangs with a waiting member of such a class; contained already.
+        concerns: asked about each class once; contained already, None for all classes.
+    """
+
+    def __init__(
+        self, check: Callable[[Gang], Verdict], concerns: Callable[[PodClass], bool] | None
+    ) -> None:
+        self._check = check
+        self._concerns = concerns
+        self._known: dict[str, bool] = {}
+
+    def concerns_class(self, pod_class: PodClass) -> bool:
+        """Whether it is asked about gangs with a waiting member of the class."""
+        if self._concerns is None:
+            return True
+        answer = self._known.get(pod_class.digest)
+        if answer is None:
+            answer = self._known[pod_class.digest] = self._concerns(pod_class)
+        return answer
+
+    def __call__(self, gang: Gang) -> Verdict:
+        """The verdict on a gang; ALLOW for one that it does not concern."""
+        if self._concerns is None:
+            return self._check(gang)
+        for pod_set in gang.pod_sets:
+            if self.concerns_class(pod_set.pod_class):
+                return self._check(gang)
+        return ALLOW
 
 
 @frozen(slots=True)

@@ -54,6 +54,7 @@ from gpusched.session.framework.hook_calls import (
     JointCheck,
     NodeScore,
     NodeScoreHook,
+    ReadyCheck,
     VictimFilter,
     VictimOrder,
     VictimsFilter,
@@ -177,7 +178,7 @@ class Hooks(HookCalls):
         self.pairs = PairHooks(guard, self.faults)
         self.enqueue_checks: list[Check] = []
         self.quota_checks: list[Check] = []
-        self.ready_checks: list[Check] = []
+        self.ready_checks: list[ReadyCheck] = []
         self.reserve_checks: list[Check] = []
         self.joint_checks: list[JointCheck | None] = []
         """Forms of these for many gangs at once; None for one that has no such form."""
@@ -566,7 +567,7 @@ def _is_bool(answer: object) -> bool:
 
 def limited_to_concerned_gangs(
     hooks: Hooks, check: Callable[[Gang], Verdict], concerns: Concerns | None
-) -> Callable[[Gang], Verdict]:
+) -> ReadyCheck:
     """The check, called for gangs with a waiting member of a class that it concerns.
 
     Args:
@@ -575,7 +576,7 @@ def limited_to_concerned_gangs(
         concerns: called once for each class of a session; None for all classes.
     """
     if concerns is None:
-        return check
+        return ReadyCheck(check, None)
 
     def all_of_them(fault: PluginFault, _pod_class: PodClass) -> bool:
         hooks.faults.append(str(fault))
@@ -584,17 +585,4 @@ def limited_to_concerned_gangs(
     sound = validated_concerns(hooks.plugin, "gang_ready", concerns)
     part = f"concerns {len(hooks.ready_checks)}"
     named = (hooks.plugin, "gang_ready", part)
-    contained = contain_when_called(hooks.guard, named, sound, all_of_them)
-    known: dict[str, bool] = {}
-
-    def concerned(gang: Gang) -> Verdict:
-        for pod_set in gang.pod_sets:
-            digest = pod_set.pod_class.digest
-            answer = known.get(digest)
-            if answer is None:
-                answer = known[digest] = contained(pod_set.pod_class)
-            if answer:
-                return check(gang)
-        return ALLOW
-
-    return concerned
+    return ReadyCheck(check, contain_when_called(hooks.guard, named, sound, all_of_them))

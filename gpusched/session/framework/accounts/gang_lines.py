@@ -105,6 +105,11 @@ class GangLine:
         return self._pick("startable", self.shown)
 
     @cached_property
+    def applicants(self) -> tuple[Gang, ...]:
+        """Gangs on whose admission their queue and policies decide alone: nothing of their own speaks against it."""
+        return self._pick("applicants", self.gangs)
+
+    @cached_property
     def startable_tally(self) -> Tally:
         """What ``startable`` gangs request."""
         return _tallied({}, self.startable)
@@ -371,6 +376,12 @@ def is_startable(gang: Gang) -> bool:
     return bool(gang.pod_sets) and not gang.error[0]
 
 
+def is_applicant(gang: Gang) -> bool:
+    """Whether the gang has no places and nothing wrong about it, and was never admitted as far as its objects tell."""
+    was_admitted = gang.job is not None and gang.job.admitted
+    return not (gang.placed or gang.error[0] or gang.pod_group is not None or was_admitted)
+
+
 def is_always_included(gang: Gang) -> bool:
     """Whether every session must look at the gang, as it costs little, holds GPUs or was promised some."""
     was_started = gang.job is not None and bool(gang.job.admitted) and not gang.suspended
@@ -403,6 +414,7 @@ _PICKED: Final[Mapping[str, Callable[[Gang], object]]] = {
     "always": lambda gang: is_always_included(gang),  # noqa: PLW0108 - looked up when it is called, as tests plant faults in it
     "incomplete": lambda gang: gang.placed and gang.missing_members,
     "startable": lambda gang: is_startable(gang),  # noqa: PLW0108 - the same
+    "applicants": lambda gang: is_applicant(gang),  # noqa: PLW0108 - the same
     "claiming": lambda gang: (
         gang.pod_sets
         and (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 
 from gpusched.api.meta.identity import GangKey
@@ -67,6 +67,13 @@ class Outcomes:
             self.refuse(gang, verdict.reason, verdict.message)
             return False
         self._admitted.add(gang.key)
+        return True
+
+    def admit_all(self, gangs: Iterable[Gang]) -> bool:
+        """Admit gangs against which nothing speaks; False where the session stops gangs or is closed, and each is to be asked about."""
+        if self._stopped or self.closed:
+            return False
+        self._admitted.update(gang.key for gang in gangs)
         return True
 
     def postpone_admission(self, gang: Gang, verdict: Verdict) -> None:
