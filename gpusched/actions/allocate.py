@@ -69,6 +69,8 @@ class Allocate:
                 early.note_turn(gang, started=started)
                 if not (started or placements.is_full):
                     early.end_where_all_are_refused(session.pending_gangs, starts.not_refused)
+                    if asks and early.outlasts_refusals:
+                        early.note_refused(starts.refuse_alike_behind(gang))
             elif gang.pending < gang.missing_members:
                 nominate_for_repair(session, gang)
             else:

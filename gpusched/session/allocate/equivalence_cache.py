@@ -63,6 +63,13 @@ class EquivalenceCache:
             self._last = (kind, *known)
         return known[1]
 
+    def refusal_of_all_like(self, gang: Gang) -> Unschedulable | None:
+        """What all gangs of its kind without a nomination were refused since the last move; None where each has its own answer."""
+        known, last = self.refusal_of(gang), self._last
+        if known is None or last is None or last[1] != self._cache_state():
+            return None
+        return known if last[0] is self._session.cache.equivalence.class_of(gang) else None
+
     def not_refused(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
         """Those of some gangs like which none was refused since the last move; nothing moves meanwhile."""
         class_of, some_held = self._session.cache.equivalence.class_of, self._session.nominations

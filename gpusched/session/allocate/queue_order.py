@@ -106,6 +106,15 @@ class _QueueBranch:
         """The gang of this queue's own that would be served next."""
         return self.queued[self._next][1] if self._next < len(self.queued) else None
 
+    def take_alike(self, alike: Callable[[Gang], bool], most: int) -> list[tuple[Any, Gang]]:
+        """Serve the next gangs of this queue's own, behind their sort keys, as long as they are alike."""
+        first = last = self._next
+        end = min(len(self.queued), first + most)
+        while last < end and alike(self.queued[last][1]):
+            last += 1
+        self._next = last
+        return self.queued[first:last]
+
     def update_first_child(self, session: Session) -> None:
         """Give the queue below that was served its new key."""
         _, child = self.ordered.pop(0)
@@ -154,6 +163,30 @@ class _ServedQueue:
             return None
         first = None if gang.suspended else _first_turn(gang)  # of a Job that waits nobody ran
         return WaitingTurn(gang.key, first, self._keys_above(gang), own)
+
+    def take_alike(
+        self, gang: Gang, alike: Callable[[Gang], bool], most: int
+    ) -> list[tuple[Gang, WaitingTurn]]:
+        """Serve those directly behind the gang that ``take_gang`` gave, until ``served_next``; none where another queue may be next.
+
+        Args:
+            gang: that was served.
+            alike: whether a gang is to be served; such have the key of their queue that ``gang`` has.
+            most: gangs that are served.
+        """
+        keys, (_, served) = self._session.order_keys, self._path[-1].last_served
+        if served is not gang or not self._alone:
+            return []
+        above = self._keys_above(gang)
+        if not keys.queues_stay(gang, gang, self._state):
+            return []
+        taken = self._path[-1].take_alike(alike, most)
+        for branch in self._path:
+            branch.served += len(taken)
+        return [
+            (each, WaitingTurn(each.key, None if each.suspended else _first_turn(each), above, own))
+            for own, each in taken
+        ]
 
     def _keys_above(self, gang: Gang) -> tuple[tuple[str, Any], ...]:
         """Names of the queues on the path, and their keys with a gang of which it is the turn."""
@@ -216,6 +249,7 @@ def in_queue_order(
         gang = queue.take_gang()
         session.on_gang(gang.key)
         session.order_keys.serving = queue.turn_of
+        session.order_keys.serve_alike = queue.take_alike
         yield gang
         if again is not None and again(gang):
             had[gang.key] += 1

@@ -38,7 +38,7 @@ from gpusched.session.backfill.running.release_order import FOREVER, Release
 from gpusched.session.backfill.running.releases import PreemptibleReleases, ReleaseForecast
 from gpusched.session.backfill.walltimes import session_walltimes
 from gpusched.session.backfill.window_reservations import WindowReservations
-from gpusched.session.state.order.waiting_turns import WaitingTurn
+from gpusched.session.state.order.blocked_gangs import BlockedGangs
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Assignment, Statement
 
@@ -60,10 +60,7 @@ class Reservations:
         self.window_s = int(session.snapshot.limits.reservation_window_s)
         """Seconds from now within which starts are reserved."""
         self.walltimes = session_walltimes(session)
-        self.waiting: list[Gang] = []
-        """Blocked gangs in queue order."""
-        self.turns: dict[GangKey, WaitingTurn] = {}
-        """Turns of those that were blocked in a turn of theirs."""
+        self.blocked = BlockedGangs()
         self.reserved_gangs: list[ReservedGang] = []
         self._spare: dict[tuple[int, ...], tuple[Ints, Ints]] = {}
         """Answers of ``spare_room`` by the ``id`` of those who have the room, while it is the same."""
@@ -71,8 +68,6 @@ class Reservations:
             session.cache.equivalence, per_pool, session.snapshot.limits.reservations
         )
         self._strict: list[StrictFifoHead] = []
-        self._order: dict[GangKey, int] = {}
-        self._held_up: set[GangKey] = set()
         self._preemptible = PreemptibleReleases(session)
         self._work = SearchBudget(RESERVATION_WORK_MAX)
         self._windows: WindowReservations | None = None
@@ -165,17 +160,13 @@ class Reservations:
             gang: that keeps its place in queue order.
             passed: whether only a reservation of another kept it from starting.
         """
-        number = len(self.waiting)
-        if self._order.setdefault(gang.key, number) != number:
+        if not self.blocked.note(gang, self.session.order_keys.serving, passed=passed):
             return self.reserved_gang_of(gang)
-        self.waiting.append(gang)
-        serving = self.session.order_keys.serving
-        turn = serving(gang) if serving is not None else None
-        if turn is not None:
-            self.turns[gang.key] = turn
-        if passed:
-            self._held_up.add(gang.key)
         return self._consider_gang(gang)
+
+    def reserves_nothing_for(self, gang: Gang) -> bool:
+        """Whether nothing is reserved for gangs equal to this one that are blocked next."""
+        return self._pools.is_closed_for(gang)
 
     @property
     def may_reserve(self) -> bool:
@@ -239,7 +230,7 @@ class Reservations:
             return False
         self._settled = True
         self._reset()
-        for gang in self.waiting:
+        for gang in self.blocked.waiting:
             if not placements.assigned(gang) and not nominations.has_nomination(gang):
                 self._consider_gang(gang)
         return True
@@ -260,7 +251,7 @@ class Reservations:
             return None
         # Who is held up by the head itself is not the head of another pool.
         in_line = (node := self.session.queue_of(gang)) and node.queue.ordering == "StrictFifo"
-        strict = in_line and gang.key not in self._held_up
+        strict = in_line and not self.blocked.is_passed(gang)
         usable = self._pools.known_usable_rows(gang)
         if usable is not None and not strict and not self._may_reserve_more(usable):
             if not in_line:
@@ -278,7 +269,7 @@ class Reservations:
         if reserved is not None:
             self._enter_reservation(reserved)
         elif strict:
-            self._strict.append(StrictFifoHead(gang, self._order[gang.key], search.feasible_rows))
+            self._strict.append(StrictFifoHead(gang, self._place_of(gang), search.feasible_rows))
             self._spare.clear()
         return reserved
 
@@ -357,7 +348,7 @@ class Reservations:
             basis = self.profile.ends_at(reservation.start) or next(ends, None)
         return ReservedGang(
             gang,
-            self._order[gang.key],
+            self._place_of(gang),
             reservation,
             slack,
             reservation.amounts > 0,
@@ -526,7 +517,7 @@ class Reservations:
         """Gangs whose reservations bind the gang when it starts now."""
         if not self.reserved_gangs:
             return
-        turn = self._order.get(gang.key, _LAST_IN_ORDER)
+        turn = self._place_of(gang)
         now = self.walltimes.now
         for reserved in self.reserved_gangs:
             start = reserved.reservation.start
@@ -543,6 +534,10 @@ class Reservations:
             else:
                 self.walltimes.changes_at(now + start - ready + 1)
 
+    def _place_of(self, gang: Gang) -> int:
+        place = self.blocked.place_of(gang)
+        return _LAST_IN_ORDER if place is None else place
+
     def _is_in_its_own_window(self, gang: Gang, reserved: ReservedGang) -> bool:
         """Whether a Reservation keeps reserved nodes now for the gang, and not for the reserved one.
 
@@ -557,7 +552,7 @@ class Reservations:
         )
 
     def _strict_heads_before(self, gang: Gang) -> Iterator[StrictFifoHead]:
-        turn = self._order.get(gang.key, _LAST_IN_ORDER)
+        turn = self._place_of(gang)
         for strict in self._strict:
             if strict.gang.queue == gang.queue and strict.position < turn:
                 yield strict

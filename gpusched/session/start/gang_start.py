@@ -73,6 +73,40 @@ class GangStarts:
             self.lost_nominations.append(gang)
         return False
 
+    def refuse_alike_behind(self, gang: Gang) -> list[Gang]:
+        """Refuse those directly behind a gang that was refused for which nothing is other than for it; these have had their turns."""
+        session = self._session
+        serve, most = session.order_keys.serve_alike, session.turns_left(gang, limits.WORK_GANG)
+        known = self._refusals.refusal_of_all_like(gang) if serve is not None and most else None
+        if serve is None or known is None or known.reason == Reason.RESERVED:
+            return []
+        reservations = session_reservations(session)
+        if known.reason in _OF_NO_ROOM:
+            reservations = None
+        if reservations is not None and not reservations.reserves_nothing_for(gang):
+            return []
+        class_of, namespace = session.cache.equivalence.class_of, gang.key.namespace
+        kind = class_of(gang)
+        has_nomination = session.nominations.has_nomination if session.nominations else None
+        place_of = reservations.blocked.place_of if reservations is not None else None
+
+        def alike(other: Gang) -> bool:
+            return (
+                class_of(other) is kind
+                and other.key.namespace == namespace
+                and (has_nomination is None or not has_nomination(other))
+                and (place_of is None or place_of(other) is None)
+            )
+
+        turns = serve(gang, alike, most)
+        gangs = [each for each, _ in turns]
+        if gangs:
+            session.work_budget.spend_units(limits.WORK_GANG * len(gangs))
+            session.outcomes.refuse_all(gangs, known.reason, known.message)
+            if reservations is not None:
+                reservations.blocked.note_turns(turns)
+        return gangs
+
     def not_refused(self, gangs: Iterable[Gang]) -> Iterator[Gang]:
         """Those of some gangs of which it is not known that they are refused, as one like them was since the session's last move."""
         return self._refusals.not_refused(gangs)

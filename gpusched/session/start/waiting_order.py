@@ -15,14 +15,14 @@ from gpusched.session.state.session import Session
 
 def waiting_gangs(session: Session, reservations: Reservations) -> list[Gang]:
     """Blocked gangs in the order of their turns, without those that have got room since."""
-    return [gang for gang in reservations.waiting if _is_waiting(session, gang)]
+    return [gang for gang in reservations.blocked.waiting if _is_waiting(session, gang)]
 
 
 def retry_reserved(session: Session, reservations: Reservations) -> None:
     """Try gangs again that only a reservation kept from starting; those that start grow as well."""
     starts = GangStarts(session, moves_others=False)
     started: list[Gang] = []
-    for gang in tuple(reservations.waiting):
+    for gang in tuple(reservations.blocked.waiting):
         if session.placements.is_full:
             return
         pending = session.outcomes.refusal(gang)
@@ -40,7 +40,7 @@ def number_positions(session: Session, waiting: Sequence[Gang]) -> None:
     What shows their order keeps their turns as well, each with the keys that it was sorted by.
     """
     reservations = session_reservations(session)
-    turns = reservations.turns if reservations is not None else {}
+    turns = reservations.blocked.turns if reservations is not None else {}
     found = [turn for gang in waiting if (turn := turns.get(gang.key)) is not None]
     session.outcomes.set_waiting_order(session.order_keys.waiting_order(found))
     counts: dict[str, int] = {}

@@ -360,6 +360,12 @@ class Session:
         selection.defer_gang(gang)
         return False
 
+    def turns_left(self, gang: Gang, units: int) -> int:
+        """How many turns of so many units ``has_budget_for`` allows its tenant behind the gang's; 0 where each is asked about."""
+        if self.gang_selection.leaves_out:
+            return 0
+        return self.work_budget.turns_left(tenant_of_gang(gang, self.snapshot.queues), units)
+
     def note_no_room_for(self, gang: Gang) -> None:
         """Note that a gang found no room: those like it that were chosen for room alone keep their place in line."""
         kind = self.cache.equivalence.class_of(gang)

@@ -114,6 +114,14 @@ class Outcomes:
             last = self._last_refusal = PendingReason(reason=reason, message=message)
         self._refusals[gang.key] = last
 
+    def refuse_all(self, gangs: Sequence[Gang], reason: str, message: str) -> None:
+        """Some gangs, one at least, do not start in this session, all for one reason."""
+        first = gangs[0]
+        self.refuse(first, reason, message)
+        self._refusals.update(
+            dict.fromkeys([each.key for each in gangs], self._refusals[first.key])
+        )
+
     def extend_refusal(self, gang: Gang, why: str) -> None:
         """Add words to the sentence with which the gang was refused."""
         known = self._refusals[gang.key]

@@ -66,6 +66,19 @@ class EarlyEnd:
             self._settles = not started or self._starts_whole(gang)
             self._started |= started
 
+    @property
+    def outlasts_refusals(self) -> bool:
+        """Whether the session goes on, however many have turns next in which they do not start."""
+        return not (self.reached or (self._possible and self._started))
+
+    def note_refused(self, gangs: Iterable[Gang]) -> None:
+        """Some gangs had their turns and did not start, where none of them could end the session."""
+        if self._possible or self._settles:
+            keys = {gang.key for gang in gangs}
+            self._had_turn |= keys
+            self._as_foreseen &= self._awaited.isdisjoint(keys)
+            self._awaited -= keys
+
     def keep_whole(self) -> None:
         """Somebody started who may grow in this session: with all its members it may have other places, and others beside it."""
         self._possible = self._settles = False

@@ -15,6 +15,8 @@ from gpusched.session.state.equivalence import EquivalenceClasses
 from gpusched.session.state.order.waiting_turns import WaitingOrder, WaitingTurn
 
 _NOTHING_ALIKE: Final = SortKeyHook(lambda _gang: (), alike=True)
+ServeAlike = Callable[[Gang, Callable[[Gang], bool], int], list[tuple[Gang, WaitingTurn]]]
+"""Gangs that stand directly behind one, are alike, and are no more than a number, with their turns, which they have had then."""
 _CachedKey = tuple[tuple[int, bool], Any]
 
 
@@ -49,6 +51,8 @@ class OrderKeys:
         """Gangs, alone or with their queue, without a key, and the accounts for which it failed."""
         self.serving: Callable[[Gang], WaitingTurn | None] | None = None
         """Tells the turn of the gang that is being served; None before the first."""
+        self.serve_alike: ServeAlike | None = None
+        """Serves those directly behind the gang that is being served; None before the first."""
 
     def waiting_order(self, turns: Sequence[WaitingTurn]) -> WaitingOrder:
         """Turns with the names of the policies that gave the parts of their keys."""

@@ -134,6 +134,11 @@ class WorkBudget:
             self._used[tenant] = 0
         return True
 
+    def turns_left(self, tenant: Tenant, units: int) -> int:
+        """How many turns of so many units a tenant may still have that has begun."""
+        left = self._allowed.get(tenant, self._least) - self._used.get(tenant, 0)
+        return max(0, -(-left // units))
+
     def spend_units(self, units: int) -> None:
         """Charge the tenant whose turn it is."""
         self.spent += units
