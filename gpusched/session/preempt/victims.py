@@ -20,6 +20,7 @@ from gpusched.api.pod.pod import PodPhase
 from gpusched.api.policy.kinds import DisruptionBudget
 from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, Placed
+from gpusched.session.allocate.gang_repair import is_broken
 from gpusched.session.allocate.sub_groups import complete_pod_groups
 from gpusched.session.preempt.claims.session_starts import (
     PlacedGangs,
@@ -65,14 +66,14 @@ class RunningGang:
 
     Attributes:
         seats: members that may leave, in the order in which they would: the least missed first.
-        surplus: how many may leave while the gang goes on; all of a gang that is broken anyway.
+        surplus: how many may leave while the gang goes on; all of one that is broken, see there.
         spare_roles: the same by role, for roles that have a minimum.
         spare_parts: the same by sub-group; an incomplete one that is not needed may lose all.
         spare_sub_groups: how many complete sub-groups may leave as a whole, by the one they are in.
         may_leave: complete sub-groups of which every member could leave: by name the one that each
             is in, and the sub-groups of pods in it.
         may_end: whether every member could leave, so that it can be stopped as a whole.
-        broken: whether it is below its minimum already.
+        broken: whether it ran, lost members and may lose more of them one by one.
     """
 
     gang: Gang
@@ -283,7 +284,7 @@ class Victims:
         if gang.min_roles or gang.sub_groups or gang.parent_groups or gang.min_sub_groups:
             return _running_with_parts(gang, staying, seats)
         have = len(staying) + gang.succeeded_counted
-        broken = have < gang.min_member
+        broken = have < gang.min_member and _loses_one_by_one(gang)
         surplus = 0 if gang.terms.disruption == "Group" else max(0, have - gang.min_member)
         return RunningGang(
             gang=gang,
@@ -334,6 +335,15 @@ class Victims:
         return (lost * COST_OF_GPU_SECOND + COST_OF_GPU) * thousandths // DEVICE + COST_OF_POD
 
 
+def _loses_one_by_one(gang: Gang) -> bool:
+    """Whether a gang below its minimum may lose members one by one, as it does no work with those that it has.
+
+    Not where its author ruled that out; nor while its first start is under way, which would have to begin anew for
+    the room of one member: it loses all members that have a place, or none.
+    """
+    return gang.terms.disruption != "Group" and is_broken(gang)
+
+
 def _running_with_parts(
     gang: Gang, staying: Sequence[Placed], seats: Sequence[CandidateVictim]
 ) -> RunningGang:
@@ -347,11 +357,12 @@ def _running_with_parts(
     parts = _members_by_sub_group(gang, staying)
     whole = gang.complete_groups(parts)
     complete = complete_pod_groups(gang, parts)
-    broken = (
+    incomplete = (
         have < gang.min_member
         or any(roles[role] + done[role] < least for role, least in gang.min_roles)
         or "" not in whole
     )
+    broken = incomplete and _loses_one_by_one(gang)
     spare_parts = {
         part.name: parts[part.name] - (part.min_member if part.name in complete else 0)
         for part in gang.sub_groups
@@ -360,7 +371,7 @@ def _running_with_parts(
     held.subtract(Counter(seat.member.pod.sub_group for seat in seats))
     if broken:
         surplus, spare, spare_parts, complete = len(seats), {}, {}, set()
-    elif gang.terms.disruption == "Group":
+    elif incomplete or gang.terms.disruption == "Group":
         surplus = 0
     return RunningGang(
         gang=gang,
