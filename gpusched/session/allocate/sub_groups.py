@@ -63,6 +63,24 @@ class _SubGroupSearch:
                 self.minima = max(self.minima, len(self.statement.assignments))
                 if self._place_spare_members():
                     return True
+        return not self.gang.missing_members and self._complete_one_more()
+
+    def _complete_one_more(self) -> bool:
+        """Whether a gang whose minimum succeeded got the smallest sub-group that waits."""
+        gang, have = self.gang, dict(self.gang.ready_sub_groups)
+        waiting = {pod_set.sub_group for pod_set in gang.pod_sets}
+        lacking = {
+            part.name: part
+            for name in waiting
+            if (part := outermost_incomplete(gang, have, name)) is not None
+            and gang.missing_in_sub_group(part) <= gang.members_at_start
+        }
+        for _, part in sorted(lacking.items()):
+            self.stuck = self.stuck or part
+            for rows in rows_around_sub_group(self.session, gang, part, self.rows):
+                for sign in (-1, 1):
+                    if any(True for _ in self.complete_sub_group(part, rows, sign)):
+                        return True
         return False
 
     def _complete_inside(
@@ -146,7 +164,7 @@ class _SubGroupSearch:
                     missing -= count
             if missing > 0:
                 return False
-        need = self.gang.min_member - self.gang.ready_members - placed - sum(n for _, n in wanted)
+        need = self.gang.members_at_start - placed - sum(n for _, n in wanted)
         for index, pods in left.items():
             count = min(max(0, need), len(pods))
             if count:
@@ -298,6 +316,8 @@ def unknown_sub_group_message(gang: Gang) -> str:
 
 def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | None) -> str:
     top = gang.sub_groups_in.get("", ())
+    if not gang.missing_members:
+        return _beyond_succeeded_message(session, gang, best)
     if best is not None and best.minima:
         return _beyond_minima_message(gang, best.minima)
     if best is None or best.stuck is None:
@@ -320,6 +340,17 @@ def _shortfall_message(session: Session, gang: Gang, best: _SubGroupSearch | Non
     where = f" in one {shorten(part.topology.required)}" if part.topology.required else ""
     text = f"{text}; sub-group {shorten(part.name)} finds no room for {pods_text(lacks)}{where}"
     return f"{text}{_roomiest_domain_text(session, gang, part)}{_common_level_text(gang, around)}"
+
+
+def _beyond_succeeded_message(session: Session, gang: Gang, best: _SubGroupSearch | None) -> str:
+    """That members which wait find no room, of a gang whose minimum succeeded."""
+    part = best.stuck if best is not None else None
+    if part is None:
+        return f"its minimum has succeeded; there is no room for {gang.members_at_start} more"
+    lacks = pods_text(gang.missing_in_sub_group(part))
+    where = f" in one {shorten(part.topology.required)}" if part.topology.required else ""
+    room = _roomiest_domain_text(session, gang, part)
+    return f"its minimum has succeeded; sub-group {shorten(part.name)} finds no room for {lacks}{where}{room}"
 
 
 def _beyond_minima_message(gang: Gang, placed: int) -> str:
