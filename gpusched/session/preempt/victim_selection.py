@@ -515,6 +515,7 @@ class VictimSelector:
             hooks,
             rules.may_be_victim,
             lambda queue: list(self._victims.of_queue(queue)),
+            self._victims.kinds_of_queue if rules.by_kind else None,
         )
         excluded = self._excluded.get(kind, NONE_EXCLUDED)
         found = search.find(claimant, rules.action, ordered, excluded, most=most)

@@ -116,6 +116,8 @@ class GpuHolders:
         self._session = session
         self._told = 0
         self._largest: dict[str, list[_Holding]] = {}
+        self._on_all_rows: dict[str, tuple[list[tuple[int, _Holding]], str]] = {}
+        """Who holds some of a resource wherever it is, the most first, and the sentence that tells it."""
 
     def holders_text(self, gang: Gang) -> str:
         """``default/a holds 64 nvidia.com/gpu, default/b 32, others the rest``; empty where it does not help."""
@@ -130,16 +132,30 @@ class GpuHolders:
             return ""
         self._told += 1
         rows = self._session.class_info(pod_class).class_fit.fixed
+        if rows.all():
+            return self._text_on_all_rows(gang, pod_class.gpu)
+        on = rows.tolist()
         found = []
-        on = None if rows.all() else rows.tolist()
         for each in self._largest_holders(pod_class.gpu):
             self._session.on_gang(each.key)  # a fault is put down to whom it is about
             amount = _amount_on(each.key, each.rows, on)
             if amount and each.key != gang.key:
                 found.append((amount, each))
         self._session.on_gang(gang.key)
-        found.sort(key=lambda pair: (-pair[0], pair[1].key))
-        return _text(found, pod_class.gpu)
+        return _text(_most_first(found), pod_class.gpu)
+
+    def _text_on_all_rows(self, gang: Gang, gpu: str) -> str:
+        """The sentence for a gang that may be on each node: the same for all that are not among the holders."""
+        known = self._on_all_rows.get(gpu)
+        if known is None:
+            held = ((sum(each.rows.values()), each) for each in self._largest_holders(gpu))
+            found = [pair for pair in held if pair[0]]
+            ranked = _most_first(found)
+            known = self._on_all_rows[gpu] = (ranked, _text(ranked, gpu))
+        ranked, text = known
+        if all(each.key != gang.key for _, each in ranked):
+            return text
+        return _text([pair for pair in ranked if pair[1].key != gang.key], gpu)
 
     def _largest_holders(self, gpu: str) -> list[_Holding]:
         """Gangs with the most of a resource in the cluster; those that started in this session count."""
@@ -216,6 +232,10 @@ def _class_that_lacks_gpus(gang: Gang, reason: PendingReason) -> PodClass | None
     return None
 
 
+def _most_first(found: list[tuple[int, _Holding]]) -> list[tuple[int, _Holding]]:
+    return sorted(found, key=lambda pair: (-pair[0], pair[1].key))
+
+
 def _text(found: list[tuple[int, _Holding]], gpu: str) -> str:
     if not found:
         return ""
@@ -232,10 +252,8 @@ def _text(found: list[tuple[int, _Holding]], gpu: str) -> str:
     return joint.join(parts) + more + end
 
 
-def _amount_on(_key: GangKey, held: Counter[int], on: Sequence[bool] | None) -> int:
-    """Base units that a gang holds on some rows, None for all; the key tells whom a fault in here is about."""
-    if on is None:
-        return sum(held.values())
+def _amount_on(_key: GangKey, held: Counter[int], on: Sequence[bool]) -> int:
+    """Base units that a gang holds on some rows; the key tells whom a fault in here is about."""
     return sum(amount for row, amount in held.items() if on[row])
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 import pytest
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.pod.pod import GangAnnotations, PodPhase
+from gpusched.arrays.columns import RequestVector
 from gpusched.base.limits import ESTIMATES_AFTER_CHANGE_S, ESTIMATES_EVERY_S
 from gpusched.cache.snapshot import TenantRound
 from gpusched.session.backfill.running.release_order import Release, ReleaseOrder, RowReleases
@@ -108,7 +110,7 @@ def test_a_clock_that_was_set_back_has_starts_worked_out(c):
 
 
 @pytest.mark.parametrize("first", [0, 3, 2000])
-def test_free_amounts_beside_releases_are_the_same_however_many_are_asked_about_first(first):
+def test_what_fits_beside_releases_is_the_same_however_many_are_asked_about_first(first):
     rng = np.random.default_rng(first)
     releases = [
         Release(
@@ -122,9 +124,18 @@ def test_free_amounts_beside_releases_are_the_same_however_many_are_asked_about_
     by_row = RowReleases(free, flat)
     by_row.free_after(first)
     here = free.copy()
+    request = RequestVector(np.array([0, 2]), np.array([3, 5]), "")
+    asked = by_row.fits_of(request)
+    assert asked is by_row.fits_of(attrs.evolve(request))
+    asked.beside_releases(first // 2)
+    before_each, after_each = asked.beside_releases(3000)
+
+    def fits(row):
+        return max(0, min(row[0] // 3, row[2] // 5))
+
     for time_row, amounts, before, after in zip(
-        flat[1], flat[2], by_row.free_before(3000), by_row.free_after(3000), strict=True
+        flat[1], flat[2], before_each, after_each, strict=True
     ):
-        assert before.tolist() == here[time_row].tolist()
+        assert before == fits(here[time_row])
         here[time_row] += amounts
-        assert after.tolist() == here[time_row].tolist()
+        assert after == fits(here[time_row])

@@ -323,6 +323,33 @@ def test_times_of_a_changed_order_are_those_of_one_made_anew(seed):
         assert order.times == sorted({each.time for each in order.releases})
 
 
+@pytest.mark.parametrize("seed", range(30))
+def test_what_ends_first_may_change_as_a_whole_and_what_is_behind_stays(seed):
+    """Given ends that are late and are put off, many at once, then objects, arrays and times are those of an order made anew."""
+    rng = random.Random(seed)
+
+    def release(number, last):
+        rows = np.array(rng.choices(range(5), k=rng.randint(1, 3)), dtype=np.int64)
+        amounts = np.array([[rng.randint(0, 8), 1] for _ in rows], dtype=np.int64)
+        return Release(rng.randint(0, last), rows, amounts, GangKey("Pod", "n", f"g{number}"))
+
+    order = ReleaseOrder([release(number, 60) for number in range(80)])
+    if rng.random() < 0.8:
+        order.arrays(2)
+    if rng.random() < 0.8:
+        assert order.times
+    for step in range(4):
+        gone = order.ended_by(rng.choice((0, 5, 20)))
+        more = [release(100 * step + 100 + number, 30) for number in range(len(gone))]
+        alive = [each for each in order.releases if each not in gone] + more
+        order, anew = order.with_changes(gone, more), ReleaseOrder(alive)
+        assert [id(each) for each in order.releases] == [id(each) for each in anew.releases]
+        assert order.times == anew.times
+        for mine, theirs in zip(order.arrays(2), anew.arrays(2), strict=True):
+            assert np.array_equal(mine, theirs)
+        assert order._counts.tolist() == anew._counts.tolist()
+
+
 def pods_that_run(c: Given) -> Given:
     """Sixteen pods of two queues and deadlines, each a gang of its own, and a gang that waits for room of many."""
     c.nodes(2, gpus=8).queue("a").queue("b")

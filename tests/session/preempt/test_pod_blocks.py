@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.shared_cluster import one_reclaims
 from gpusched.api.pod.pod import PodPhase
+from gpusched.session.preempt.pools.allowed_blocks import BlockSearch
 from gpusched.session.preempt.pools.pod_blocks import PodBlocks
 from gpusched.session.preempt.victim_pool import VictimTable
 from gpusched.session.preempt.victim_selection import VictimSelector
@@ -119,6 +120,27 @@ def test_plans_are_those_of_tables_made_gang_by_gang(seed, monkeypatch):
     told = history(seed)
     monkeypatch.setattr(PodBlocks, "of_queue", lambda *_about: None)
     assert told == history(seed)
+
+
+def test_queues_with_larger_gangs_are_looked_at_by_kinds_as_gang_by_gang(monkeypatch):
+    """Given queues of lone pods and larger gangs, then the same blocks are found, from as many queues and for as much work."""
+    find, larger = BlockSearch.find, []
+
+    def both(search, *args, **settings):
+        found = find(search, *args, **settings)
+        one_by_one = find(attrs.evolve(search, kinds_of_queue=None), *args, **settings)
+        assert search.kinds_of_queue is not None
+        assert (found is None) is (one_by_one is None)
+        if found is not None:
+            assert found.blocks == one_by_one.blocks
+            assert (found.taken_in, found.work) == (one_by_one.taken_in, one_by_one.work)
+        larger.extend(queue for queue in args[2] if search.blocks.of_queue(queue) is None)
+        return found
+
+    monkeypatch.setattr(BlockSearch, "find", both)
+    for seed in range(40, 46):
+        history(seed)
+    assert larger
 
 
 @pytest.fixture

@@ -34,23 +34,19 @@ class FitCounts:
 
     def __init__(self, releases: RowReleases, part: EqualMembers, allowed: Bools) -> None:
         self.releases, self.part, self.allowed = releases, part, allowed
-        self.at_first: Ints = self._fits_on(releases.free, allowed)
+        self._fits = releases.fits_of(part.request)
+        self.at_first: Ints = np.where(allowed, np.minimum(self._fits.at_first, part.count), 0)
         """How many fit each row before anything has ended, shape (rows,)."""
         self._gained: Ints = np.zeros(0, dtype=np.int64)
-
-    def _fits_on(self, free: Ints, allowed: Bools) -> Ints:
-        ask = self.part.request
-        fits = np.minimum(how_many_fit(free[:, ask.columns], ask.amounts), self.part.count)
-        return np.where(allowed, fits, 0)
 
     def gained(self, count: int) -> Ints:
         """How many more members fit by each of the first so many releases, by time."""
         known = len(self._gained)
         if known < count:
             releases, upto = self.releases, max(count, 2 * known, _RELEASES_COUNTED_MIN)
-            allowed = self.allowed[releases.flat[1][known:upto]]
-            more = self._fits_on(releases.free_after(upto)[known:], allowed)
-            more -= self._fits_on(releases.free_before(upto)[known:], allowed)
+            allowed, most = self.allowed[releases.flat[1][known:upto]], self.part.count
+            before, after = (each[known:upto] for each in self._fits.beside_releases(upto))
+            more = np.where(allowed, np.minimum(after, most) - np.minimum(before, most), 0)
             self._gained = np.concatenate([self._gained, more])
         return self._gained[:count]
 

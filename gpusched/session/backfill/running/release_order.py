@@ -11,13 +11,13 @@ import numpy as np
 
 from gpusched.api.meta.identity import GangKey
 from gpusched.api.meta.resources import NOTHING, Resources
-from gpusched.arrays.columns import Bools, Ints
+from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.base.classes import frozen
 
 FOREVER: Final = 2**62
 """The end of what has no known end."""
 _REBUILT_FROM: Final = 8
-"""A list of which an eighth changes is sorted anew."""
+"""What comes first in a list is sorted anew where an eighth of it changes."""
 _RELEASES_COUNTED_MIN: Final = 1024
 """Releases for which free amounts are worked out at once: most gangs start long before all have ended."""
 _CHUNK_MIN: Final = 64
@@ -88,9 +88,10 @@ class ReleaseOrder:
         """An order without some of these releases, and with others."""
         if not gone and not more:
             return self
-        if (len(gone) + len(more)) * _REBUILT_FROM > len(self.releases):
-            left = set(map(id, gone))
-            return ReleaseOrder([*(e for e in self.releases if id(e) not in left), *more])
+        last_turn = max(map(_turn, (*gone, *more)))
+        first_behind = bisect_right(self.releases, last_turn, key=_turn)
+        if (len(gone) + len(more)) * _REBUILT_FROM > first_behind:
+            return self._with_other_head(first_behind, gone, more)
         edits = self._edits(gone, sorted(more, key=_turn))
         other = ReleaseOrder(())
         at = 0
@@ -106,6 +107,32 @@ class ReleaseOrder:
                 other._note_time(time)
         if self._flat is not None:
             other._flat, other._counts = self._edited_arrays(edits)
+        return other
+
+    def _with_other_head(
+        self, size: int, gone: Iterable[Release], more: Iterable[Release]
+    ) -> ReleaseOrder:
+        """An order of which so many of the first releases are sorted anew, without some of them and with others; those behind stay."""
+        left = set(map(id, gone))
+        head = ReleaseOrder([*(e for e in self.releases[:size] if id(e) not in left), *more])
+        tail = self.releases[size:]
+        if not tail:
+            return head
+        other = ReleaseOrder(())
+        other.releases = head.releases + tail
+        if self._times is not None:
+            behind = self._times[bisect_left(self._times, tail[0].time) :]
+            times = head.times
+            other._times = times[: bisect_left(times, behind[0])] + behind
+        if self._flat is not None and self._counts is not None:
+            flat, members = head.arrays(self._flat[2].shape[1]), int(self._counts[:size].sum())
+            assert head._counts is not None
+            other._counts = np.concatenate([head._counts, self._counts[size:]])
+            times_of, rows, amounts = (
+                np.concatenate([first, each[members:]])
+                for first, each in zip(flat, self._flat, strict=True)
+            )
+            other._flat = (times_of, rows, amounts)
         return other
 
     def with_rows(self, moved: Ints) -> ReleaseOrder:
@@ -258,11 +285,15 @@ class RowReleases:
     def __init__(self, free: Ints, flat: FlatReleases) -> None:
         self.free, self.flat = free, flat
         self._after: Ints = np.zeros((0, free.shape[1]), dtype=np.int64)
+        self._fits: dict[tuple[bytes, bytes], RequestFits] = {}
 
-    def free_before(self, count: int) -> Ints:
-        """Free amounts before each of the first so many releases, shape (releases, resources)."""
-        before: Ints = self.free_after(count) - self.flat[2][:count]
-        return before
+    def fits_of(self, request: RequestVector) -> RequestFits:
+        """How many fit that request so much: worked out once for all gangs of such members."""
+        asked = request.columns.tobytes(), request.amounts.tobytes()
+        known = self._fits.get(asked)
+        if known is None:
+            known = self._fits[asked] = RequestFits(self, request)
+        return known
 
     def free_after(self, count: int) -> Ints:
         """Free amounts after each of the first so many releases, shape (releases, resources)."""
@@ -281,6 +312,33 @@ class RowReleases:
         after = np.empty_like(amounts, order="F")  # each resource is looked at by itself
         after[order] = sums - np.repeat(before_row, counts, axis=0) + self.free[of_row]
         self._after = after
+
+
+class RequestFits:
+    """How many members that request the same fit a row before and after each release there, as often as that was asked for.
+
+    Args:
+        releases: of all rows.
+        request: of a member.
+    """
+
+    def __init__(self, releases: RowReleases, request: RequestVector) -> None:
+        self._releases, self._request = releases, request
+        self.at_first: Ints = how_many_fit(releases.free[:, request.columns], request.amounts)
+        """How many fit each row before anything has ended, shape (rows,)."""
+        self._before: Ints = np.zeros(0, dtype=np.int64)
+        self._after: Ints = np.zeros(0, dtype=np.int64)
+
+    def beside_releases(self, count: int) -> tuple[Ints, Ints]:
+        """How many fit before, and after, each of the first so many releases, on its row; shapes (releases,)."""
+        known = len(self._after)
+        if known < count:
+            columns, amounts = self._request.columns, self._request.amounts
+            free = self._releases.free_after(count)[known:, columns]
+            freed = self._releases.flat[2][known:count, columns]
+            self._before = np.concatenate([self._before, how_many_fit(free - freed, amounts)])
+            self._after = np.concatenate([self._after, how_many_fit(free, amounts)])
+        return self._before, self._after
 
 
 _NO_ROWS: Final[Ints] = np.zeros(0, dtype=np.int64)

@@ -12,6 +12,7 @@ from gpusched.base.classes import define, frozen
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.framework.hooks import Hooks
 from gpusched.session.framework.proposal import allowed_victims
+from gpusched.session.preempt.claims.victim_kinds import QueueKinds
 from gpusched.session.preempt.pools.pod_blocks import PodBlock, PodBlocks
 
 
@@ -26,6 +27,10 @@ class ExcludedVictims:
 
     gangs: set[GangKey] = attrs.Factory(set)
     kept: dict[str, set[GangKey]] = attrs.Factory(dict)
+
+    def leaves_all_of(self, queue: str) -> bool:
+        """Whether it is known that no gang of a queue is excluded."""
+        return not self.gangs and queue not in self.kept
 
     def without(self, gangs: list[Gang], queue: str) -> list[Gang]:
         """Gangs of a queue that may leave still."""
@@ -67,12 +72,14 @@ class BlockSearch:
         hooks: of the session.
         may_be_victim: whether the second may leave for the first, before policies are asked.
         of_queue: all victims of a queue, excluded ones too.
+        kinds_of_queue: the same, those that are alike together; None where ``may_be_victim`` may tell them apart.
     """
 
     blocks: PodBlocks
     hooks: Hooks
     may_be_victim: Callable[[Gang, Gang], bool]
     of_queue: Callable[[str], Sequence[Gang]]
+    kinds_of_queue: Callable[[str], QueueKinds] | None
 
     def find(
         self,
@@ -97,11 +104,10 @@ class BlockSearch:
                 queue = ordered[taken_in]
                 block, taken_in = self.blocks.of_queue(queue), taken_in + 1
                 if block is None:
-                    all_of = self.of_queue(queue)
-                    work += len(all_of)
-                    some = self._possible(claimant, all_of, excluded, queue)
+                    size, possible, some = self._possible(claimant, excluded, queue)
+                    work += size
                     others += some
-                    count += len(some)
+                    count += possible
                     continue
                 may = {self.may_be_victim(claimant, first) for first in block.firsts}
                 if len(may) > 1 or claimant.key in block.keys:
@@ -119,13 +125,36 @@ class BlockSearch:
         return AllowedBlocks(found, taken_in, work)
 
     def _possible(
-        self, claimant: Gang, gangs: Sequence[Gang], excluded: ExcludedVictims, queue: str
-    ) -> list[Gang]:
+        self, claimant: Gang, excluded: ExcludedVictims, queue: str
+    ) -> tuple[int, int, list[Gang]]:
+        """How many victims a queue has, how many may leave before policies are asked, and of whom these are asked.
+
+        Of those that are one pod and alike they are asked about one.
+        """
         may_be_victim = self.may_be_victim
-        possible = [
-            gang for gang in gangs if gang.key != claimant.key and may_be_victim(claimant, gang)
+        if self.kinds_of_queue is None or claimant.placed or not excluded.leaves_all_of(queue):
+            gangs = self.of_queue(queue)
+            possible = excluded.without(
+                [
+                    gang
+                    for gang in gangs
+                    if gang.key != claimant.key and may_be_victim(claimant, gang)
+                ],
+                queue,
+            )
+            return len(gangs), len(possible), possible
+        kinds = self.kinds_of_queue(queue)
+        asked = [
+            gang
+            for gang in kinds.others.values()
+            if gang.key != claimant.key and may_be_victim(claimant, gang)
         ]
-        return excluded.without(possible, queue)
+        count = len(asked)
+        for line in kinds.lines.values():
+            if may_be_victim(claimant, line.speaker):
+                asked.append(line.speaker)
+                count += len(line)
+        return len(kinds), count, asked
 
     def _left_of(self, block: PodBlock, excluded: ExcludedVictims) -> PodBlock | None:
         """Those of a queue that are victims still, None where there are none."""
