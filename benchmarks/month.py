@@ -47,7 +47,7 @@ def measure() -> list[Figure]:
         *queue_manifests(gpu_shares(trace.jobs, NODES * 8)),
     ]
     gc.collect()
-    collect_garbage_rarely()  # as the command does
+    collect_garbage_rarely(plays=True)  # as the command does
     began = time.process_time()
     record = run_simulation(
         SimulationCase(

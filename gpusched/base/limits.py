@@ -254,6 +254,8 @@ SHUTDOWN_S: Final = 10.0
 """After SIGTERM: bindings in flight are awaited so long."""
 COLLECT_AFTER_OBJECTS: Final = 20_000
 """New objects before Python looks for cycles; its own 700 are one page of pods three times."""
+COLLECT_IN_PLAYS_AFTER_OBJECTS: Final = 200_000
+"""The same where sessions are played: one in which gangs wait makes some 40,000, which go with it."""
 COLLECT_OLDER_AFTER: Final = 50
 """Looks at new objects before one at those that outlived some: a large session has all of its own looked at again after Python's own ten, to find nothing."""
 COLLECT_WHILE_LISTING_AFTER_OBJECTS: Final = 2_000_000

@@ -72,15 +72,18 @@ def _is_lower(limit: int, other: int) -> bool:
     return other == resource.RLIM_INFINITY or limit < other
 
 
-def collect_garbage_rarely() -> None:
+def collect_garbage_rarely(*, plays: bool = False) -> None:
     """Let the collector run less often, for the whole process.
 
     Each of its runs walks what is young, and now and then everything: the cache of a large
     cluster, again and again while it is being filled. What we drop holds no cycles and is freed
     at once in any case.
+
+    Args:
+        plays: whether sessions are played one after the other: then it waits for more than one of them makes.
     """
-    seldom = limits.COLLECT_AFTER_OBJECTS, limits.COLLECT_OLDER_AFTER
-    gc.set_threshold(*seldom, gc.get_threshold()[2])
+    after = limits.COLLECT_IN_PLAYS_AFTER_OBJECTS if plays else limits.COLLECT_AFTER_OBJECTS
+    gc.set_threshold(after, limits.COLLECT_OLDER_AFTER, gc.get_threshold()[2])
 
 
 def collect_no_garbage_yet() -> None:

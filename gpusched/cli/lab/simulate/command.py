@@ -143,7 +143,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigError: a file or a configuration cannot be used.
     """
     check_options(arguments)
-    collect_garbage_rarely()  # what happened in the plays stays
+    collect_garbage_rarely(plays=True)  # what happened in the plays stays
     if arguments.sweep is not None:
         return run_sweep(arguments)
     if arguments.top < 0 or arguments.first < 0:

@@ -213,7 +213,7 @@ def _exit_text(process: BaseProcess) -> str:
 
 def _work(pipe: Connection) -> None:
     """A worker's life: packed points come, results or errors go."""
-    collect_garbage_rarely()  # what happened in a play stays until its end
+    collect_garbage_rarely(plays=True)  # what happened in a play stays until its end
     with contextlib.suppress(EOFError, ConnectionError):  # nobody is there any more who asks
         while True:
             end = try_point(0, pipe.recv_bytes())

@@ -140,7 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.ray is not None:
         load_ray()
     check_workers(arguments.workers)
-    collect_garbage_rarely()  # what happened in the plays stays
+    collect_garbage_rarely(plays=True)  # what happened in the plays stays
     if not 1 <= arguments.settings <= _SETTINGS_MAX:
         raise UsageError(f"--settings takes 1 to {_SETTINGS_MAX:,}")
     if not 0 <= arguments.seed <= SCENARIO_SEED_MAX:

@@ -72,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
             f"--new-config begins gpuResources with {other.gpu_resources.main.name}, the configuration "
             f"of now with {config.gpu_resources.main.name}: the same gangs cannot be compared"
         )
-    collect_garbage_rarely()  # what happened in the plays stays
+    collect_garbage_rarely(plays=True)  # what happened in the plays stays
     with gpu_resources_in_force(config.gpu_resources):
         question = read_question(arguments, config, other)
         records = [
