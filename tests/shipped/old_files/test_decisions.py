@@ -23,7 +23,16 @@ TOLD_SINCE = {
     "stale-gang": ("gangs[0].lost_members", "gangs[0].told_members"),
     # Unlike pods that find no place beside each other are told how many GPUs they need together.
     # A level that no node is labelled for is told with the labels that make it.
-    "reclaim-and-searches": ("together they need", "label nodes with gpusched.io/rack"),
+    # A gang whose first start is under way loses no single member: a start of this session is taken back instead.
+    "reclaim-and-searches": (
+        "together they need",
+        "label nodes with gpusched.io/rack",
+        "PodGroup/default/g019: room is made",
+        "PodGroup/default/g019: scheduled: no, PreemptionInProgress",
+        "PodGroup/default/g019: victims: default/g004-0-0 -> nothing",
+        "PodGroup/default/g024: ",
+        "queue b: inqueue: 9 -> 10",
+    ),
     # Nodes that are too small even when empty are told apart from those that are full.
     # Queues that are frozen are not named to those who look for one.
     "bad-objects": ("have less than 64 nvidia.com/gpu in all", "or name one of: default, good"),
