@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final
 
 from gpusched.api.devices.gpu_share import GpuShare
 from gpusched.api.devices.gpu_types import gpu_type_of
@@ -31,7 +30,6 @@ from gpusched.view.model import (
 
 Residents = Sequence[tuple[Gang, Placed]]
 """Members of our gangs with a place on one node."""
-_MILLI_GPU: Final = 1000
 
 
 def node_view(
@@ -140,8 +138,7 @@ def _innermost(islands: Sequence[Isle]) -> list[Isle]:
 
 def _free_of_slot(number: int, free: int, shared: Mapping[int, tuple[int, int]]) -> str:
     if number in shared:
-        left = max(0, _MILLI_GPU - shared[number][0])
-        return str(left // _MILLI_GPU) if left % _MILLI_GPU == 0 else f"{left}m"
+        return _gpu_text(max(0, DEVICE - shared[number][0]))
     return "1" if free >> number & 1 else "0"
 
 
@@ -149,7 +146,7 @@ def _share_text(share: GpuShare | None) -> str:
     if share is None:
         return "1"
     if share.thousandths:
-        return f"{share.thousandths}m"
+        return _gpu_text(share.thousandths)
     return format_quantity(share.memory, resource="memory")
 
 

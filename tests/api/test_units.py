@@ -20,16 +20,28 @@ from gpusched.api.meta.units import (
 
 
 @pytest.mark.parametrize(
-    ("text", "amount", "again"),
-    [("8", 8000, "8"), ("1500m", 1500, "1500m"), (1.5, 1500, "1500m"), ("0.25", 250, "250m")],
+    ("text", "amount", "again", "told"),
+    [
+        ("8", 8000, "8", "8"),
+        ("1500m", 1500, "1500m", "1.5"),
+        (1.5, 1500, "1500m", "1.5"),
+        ("0.25", 250, "250m", "0.25"),
+        ("151500m", 151_500, "151500m", "151.5"),
+    ],
 )
-def test_gpus_are_counted_in_thousandths(text, amount, again):
-    """Whole ones are written as people write them."""
+def test_gpus_are_counted_in_thousandths(text, amount, again, told):
+    """They are written as the API server writes them, and told as people write them."""
     read = Resources.parse({"nvidia.com/gpu": text}, field="deserved")
     assert dict(read.items) == {"nvidia.com/gpu": amount}
     assert read.quantities() == {"nvidia.com/gpu": again}
-    assert read.text() == f"{again} nvidia.com/gpu"
-    assert format_quantity(amount, resource="nvidia.com/gpu of node pool a") == again
+    assert read.text() == f"{told} nvidia.com/gpu"
+    assert format_quantity(amount, resource="nvidia.com/gpu of node pool a") == told
+
+
+@pytest.mark.parametrize(("amount", "told"), [(500, "500m"), (1001, "1.001"), (-2500, "-2.5")])
+def test_parts_of_one_cpu_are_told_in_thousandths(amount, told):
+    """As they stand in manifests; larger amounts are easier to read with a point."""
+    assert format_quantity(amount, resource="cpu") == told
 
 
 def test_slices_are_pieces():
@@ -56,7 +68,7 @@ def test_pieces_become_base_units(amounts):
 def test_a_pod_asks_for_whole_gpus():
     """A part of one in a container's requests is no request that a node can grant."""
     assert gpu_request(Resources.of({"nvidia.com/gpu": 2000})) == ("nvidia.com/gpu", 2)
-    with pytest.raises(InvalidObject, match=r"asks for 1500m nvidia\.com/gpu"):
+    with pytest.raises(InvalidObject, match=r"asks for 1\.5 nvidia\.com/gpu"):
         gpu_request(Resources.of({"nvidia.com/gpu": 1500}))
 
 

@@ -97,7 +97,7 @@ def test_get_counts_the_gpu_resources_of_the_configuration(cluster, capsys, tmp_
     assert main(["get", "queues", "--config", str(file)]) == 0
     _, both, _, npus = capsys.readouterr().out.splitlines()
     assert npus.split() == ["npus", "Open", "0", "0", "0", "16", "<unknown>"]
-    assert both.split() == ["both", "Open", "0", "0", "0", "16500m", "<unknown>"]
+    assert both.split() == ["both", "Open", "0", "0", "0", "16.5", "<unknown>"]
     assert main(["get", "queues"]) == 0
     npus = capsys.readouterr().out.splitlines()[3]
     assert npus.split() == ["npus", "Open", "0", "0", "0", "0", "<unknown>"]

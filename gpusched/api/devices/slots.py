@@ -7,6 +7,7 @@ from functools import lru_cache
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import InvalidObject
 from gpusched.api.meta.pool_resources import resource_of
+from gpusched.api.meta.quantity import format_quantity
 from gpusched.api.meta.resources import Resources
 from gpusched.api.meta.units import unit_of
 from gpusched.base.limits import SLOTS_PER_NODE_MAX
@@ -49,7 +50,8 @@ def gpu_request(requests: Resources) -> tuple[str, int]:
     unit = unit_of(name)
     if amount % unit:
         raise InvalidObject(
-            "spec.containers.resources", f"asks for {amount}m {name}, and whole ones are given"
+            "spec.containers.resources",
+            f"asks for {format_quantity(amount, resource=name)} {name}, and whole ones are given",
         )
     return name, amount // unit
 

@@ -112,7 +112,20 @@ def format_billionths(amount: int) -> str:
 
 
 def format_quantity(amount: int, *, resource: str) -> str:
-    """Write an amount in base units the way people write it: ``1500m``, ``32Gi``, ``8``.
+    """Write an amount in base units the way people write it: ``1.5``, ``32Gi``, ``8``; parts of one CPU as ``500m``.
+
+    It is exact, and a quantity too. What follows the name of the resource behind a blank, as in a dimension, does not
+    matter.
+    """
+    name = resource.partition(" ")[0]
+    if unit_exponent(name) and amount % 1000 and (abs(amount) > 1000 or name != "cpu"):
+        whole, part = divmod(abs(amount), 1000)
+        return f"{'-' if amount < 0 else ''}{whole}.{part:03d}".rstrip("0")
+    return canonical_quantity(amount, resource=resource)
+
+
+def canonical_quantity(amount: int, *, resource: str) -> str:
+    """Write an amount in base units as the API server writes it: ``1500m``, ``32Gi``, ``8``.
 
     What follows the name of the resource behind a blank, as in a dimension, does not matter.
     """

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from gpusched.api.meta.quantity import QuantityError, format_quantity, parse_quantity
+from gpusched.api.meta.quantity import (
+    QuantityError,
+    canonical_quantity,
+    format_quantity,
+    parse_quantity,
+)
 from gpusched.api.meta.units import unit_exponent
 from gpusched.base.classes import frozen
 from gpusched.base.limits import COLUMN_MAX, FOREIGN_TEXT_MAX
@@ -95,7 +100,7 @@ class Resources:
 
     def quantities(self) -> dict[str, str]:
         """As a ResourceList for JSON."""
-        return {name: format_quantity(amount, resource=name) for name, amount in self.items}
+        return {name: canonical_quantity(amount, resource=name) for name, amount in self.items}
 
     def text(self) -> str:
         """For sentences: ``2 cpu, 8 nvidia.com/gpu``."""

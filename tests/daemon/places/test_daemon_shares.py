@@ -92,7 +92,7 @@ def test_a_gang_of_shares_that_fits_nowhere_waits_as_a_whole(play):
         for number in range(3):
             share(w, f"g-{number}", "0.6", **{"gpusched.io/pod-group": "g"})
         await w.until(lambda: w.condition("g").get("reason") == "InsufficientResources")
-        assert "needs 3 pods with 600m nvidia.com/gpu" in w.condition("g")["message"]
+        assert "needs 3 pods with 0.6 nvidia.com/gpu" in w.condition("g")["message"]
         assert not w.bound("g")
         w.client.delete("pods", "default", "first", grace_s=0)
         await w.until(lambda: len(w.bound("g")) == 3)

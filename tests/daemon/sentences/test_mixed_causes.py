@@ -99,7 +99,7 @@ def test_each_node_is_told_by_what_is_wrong_with_it(play):
         needs = facts(await explained(w, "pod", "initially"), "needs")
         assert needs[-1] == "1 waiting pod with nvidia.com/gpu 16 each"
         needs = facts(await explained(w, "pod", "half"), "needs")
-        assert needs[-1] == "1 waiting pod with cpu 97, nvidia.com/gpu 500m each"
+        assert needs[-1] == "1 waiting pod with cpu 97, nvidia.com/gpu 0.5 each"
 
     play(scenario)
 

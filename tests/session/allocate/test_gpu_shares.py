@@ -114,7 +114,7 @@ def test_gangs_start_whole_or_not_at_all(given):
     c.when.one_session()
     assert c.then.started() == []
     assert c.then.reason("g") == "InsufficientResources"
-    assert "needs 5 pods with 600m nvidia.com/gpu" in c.then.why("g")
+    assert "needs 5 pods with 0.6 nvidia.com/gpu" in c.then.why("g")
     assert "4" in c.then.why("g")
     c.gang("h", pods=4, share=GpuShare(600))
     c.when.carried_out()

@@ -81,7 +81,7 @@ def test_contradictions_have_numbers(given):
     c.when.one_session()
     assert ready(c, "a") == (
         False,
-        "queue 'a': guarantee of cpu is above deserved: 5 > 1500m",
+        "queue 'a': guarantee of cpu is above deserved: 5 > 1.5",
     )
 
 

@@ -189,4 +189,4 @@ def test_a_queue_may_be_given_a_part_of_a_gpu(given):
     c.gang("two", pods=1, gpus=1, queue="q", created=2.0)
     c.when.one_session()
     assert c.then.started() == ["one"]
-    assert "queue q holds 1 of its capability of 1500m" in c.then.why("two")
+    assert "queue q holds 1 of its capability of 1.5" in c.then.why("two")
