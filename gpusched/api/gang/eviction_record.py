@@ -166,7 +166,9 @@ def with_eviction(
     """The record with one eviction more.
 
     An eviction of the same run is replaced: a disruption budget kept the members then, or they were
-    given up, and the gang did not start again in between.
+    given up, and the gang did not start again in between. Both moments are whole seconds: members that got their
+    places in the second of the last eviction are those that it was about, as pods that leave and are made again take
+    longer than that.
 
     Args:
         record: of the gang so far.
@@ -174,7 +176,7 @@ def with_eviction(
         placed_at: when the last of its members that leave now got its place, seconds since the epoch.
     """
     past = record.past
-    if past and placed_at < past[-1].at:
+    if past and placed_at <= past[-1].at:
         past = past[:-1]
     return GangEvictions((*past, eviction)[-EVICTIONS_RECORDED_MAX:])
 

@@ -76,7 +76,7 @@ def test_what_we_never_wrote_is_no_record(text):
     assert parse_evictions(text) == NO_EVICTIONS
 
 
-@forall(st.lists(st.integers(1, 10**6), max_size=40))
+@forall(st.lists(st.integers(1, 10**6), max_size=40, unique=True))
 def test_a_record_never_grows_beyond_its_bound(times):
     record = NO_EVICTIONS
     for at in sorted(times):
@@ -92,6 +92,14 @@ def test_an_eviction_that_is_tried_again_is_no_second_one():
     assert [each.claimant for each in again.past] == ["c"]
     later = with_eviction(again, past(200, "b"), placed_at=140.0)
     assert [each.claimant for each in later.past] == ["c", "b"]
+
+
+def test_an_eviction_in_the_second_of_the_start_is_tried_again_as_one():
+    """Given members that got their places in the second in which they were evicted, then it counts once."""
+    record = with_eviction(NO_EVICTIONS, past(100, "b"), placed_at=100.0)
+    for at in (100, 170):
+        again = with_eviction(record, past(at, "c"), placed_at=100.0)
+        assert [each.claimant for each in again.past] == ["c"]
 
 
 def test_of_two_records_the_one_that_goes_further_counts():
