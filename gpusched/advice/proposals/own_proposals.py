@@ -127,13 +127,17 @@ class OwnProposals:
                     if other is not None
                     else f"on nodes of any {label} in place of {value}"
                 )
-                wanted = f"{label}: {other}" if other is not None else f"no {label}"
+                wanted = (
+                    f"with nodeSelector {label}: {other}"
+                    if other is not None
+                    else f"without {label} in nodeSelector"
+                )
                 yield ChangeProposal(
                     family=Family.NODE_LABEL,
                     size=size if other is not None else len(others) + 1,
                     message=message,
                     edits=self.workload.with_node_label(label, other),
-                    command=f"submit its pods again with nodeSelector {wanted}",
+                    command=f"submit its pods again {wanted}",
                 )
 
     def other_queues(self) -> Iterator[ChangeProposal]:

@@ -132,7 +132,8 @@ def not_enough_members_message(
         parts.append(f"{gated} held by {gates_text(gates)}")
     if leaving:
         parts.append(f"{leaving} being deleted")
-    return f"needs {pods_text(need)} together; " + ", ".join(parts)
+    together = " together" if need > 1 else ""
+    return f"needs {pods_text(need)}{together}; " + ", ".join(parts)
 
 
 def insufficient_room_message(

@@ -144,7 +144,7 @@ def _count_admitted(
     for gang in looked_at:
         counts[gang.is_told_admitted] -= 1
         if not session.placements.assigned(gang):
-            counts[session.outcomes.is_admitted(gang)] += 1
+            counts[session.outcomes.admission(gang) is None] += 1
     return counts[0], counts[1]
 
 

@@ -298,7 +298,7 @@ def test_a_queue_is_explained_with_its_gangs_in_their_order(play):
         assert lines[:5] == [
             "Queue default: Open",
             "  holds   8 GPUs, requests 24, borrows 0",
-            "  due     due now 12",
+            "  due     now 12",
             "  gangs   1 running, 1 admitted, 0 not admitted",
             "  order   Priority, weight 1 under root",
         ]

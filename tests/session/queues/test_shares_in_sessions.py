@@ -177,3 +177,18 @@ def test_a_plugin_without_shares_tells_none():
     c.when.one_session()
     assert c.then.queue("q").fair_share.items == ()
     assert PluginChoice("fairshare") in [each for tier in DEFAULT.tiers for each in tier.plugins]
+
+
+def test_gangs_that_wait_for_quota_are_counted_as_they_are_told(given):
+    """Given a full queue, then those behind are not admitted, for themselves and in the numbers of the queue."""
+    c = given.nodes(4, gpus=8).queue("q", limits=gpus(capability=8))
+    c.gang("one", pods=1, gpus=8, queue="q", created=1.0)
+    c.gang("two", pods=1, gpus=8, queue="q", created=2.0)
+    c.gang("never", pods=2, gpus=8, queue="q", created=3.0)
+    c.when.carried_out()
+    for _ in range(2):
+        c.now += 1.0
+        plan = c.when.one_session()
+        told = next(each for each in plan.queues if each.name == "q")
+        assert (told.running, told.inqueue, told.pending) == (1, 0, 2)
+        assert {each.phase for each in plan.gangs if not each.is_scheduled} == {"Pending"}

@@ -61,7 +61,7 @@ def render_queue(story: dict[str, Any], now: float) -> str:
                 f"{gpus['allocated']} GPUs, requests {gpus['requested']}, borrows {gpus['borrowed']}",
             )
         )
-    due = {"due now": gpus["fairShare"], "deserved": gpus["deserved"], "at most": gpus["limit"]}
+    due = {"now": gpus["fairShare"], "deserved": gpus["deserved"], "at most": gpus["limit"]}
     facts.append(
         (
             "due",
