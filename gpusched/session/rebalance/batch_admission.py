@@ -33,6 +33,7 @@ from gpusched.session.framework.reasons import Reason
 from gpusched.session.framework.verdict import first_refusal
 from gpusched.session.rebalance.batch_candidates import (
     BatchResources,
+    add_places,
     as_movable,
     batch_resources,
     make_candidate,
@@ -269,9 +270,9 @@ class BatchAdmission:
         session = self._session
         usage = session.node_usage
         left: Ints = np.zeros_like(usage.used)
-        for each in self._movable:
-            for place in session.placements.assigned(each):
-                left[place.row, place.request.columns] += place.request.amounts
+        add_places(
+            left, (place for each in self._movable for place in session.placements.assigned(each))
+        )
         for pod_set in gang.pod_sets:
             request, most = session.class_info(pod_set.pod_class).request, len(pod_set.pods)
             free = usage.free_amounts(slice(None), request.columns) + left[:, request.columns]

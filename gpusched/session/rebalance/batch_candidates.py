@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import attrs
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from gpusched.api.gang.pod_group import NO_TOPOLOGY_REQUEST, SubGroup, TopologyRequest
 from gpusched.api.meta.gpu_resources import gpu_resources
 from gpusched.api.meta.identity import UID
-from gpusched.arrays.columns import Bools, Ints, how_many_fit
+from gpusched.arrays.columns import Bools, Ints, RequestVector, how_many_fit
 from gpusched.base.classes import frozen
 from gpusched.cache.gangs.gang import Gang, PodSet
 from gpusched.placement.admission.model import AdmissionCandidate
@@ -155,8 +155,7 @@ def batch_resources(
     seats = [session.class_info(pod_set.pod_class) for gang in gangs for pod_set in gang.pod_sets]
     columns = np.unique(np.concatenate([seat.request.columns for seat in seats]))
     free = node_usage.nodes.allocatable - node_usage.used
-    for place in places:
-        free[place.row, place.request.columns] += place.request.amounts
+    add_places(free, places)
     wishes = [gang.topology for gang in gangs]
     wishes += [part.topology for gang in gangs for part in gang.sub_groups]
     pinned = {wish.required for wish in wishes}
@@ -171,6 +170,22 @@ def batch_resources(
         levels=tuple(_problem_level(each.name, each.domain, len(each.names)) for each in levels),
         names=tuple(each.name for each in levels),
     )
+
+
+def add_places(amounts: Ints, places: Iterable[Assignment]) -> None:
+    """Add what pods request to rows of an array with all columns of nodes: of a class of pods, of which there are hundreds, at once."""
+    rows: dict[int, tuple[RequestVector, list[int]]] = {}
+    for place in places:
+        request = place.request
+        known = rows.get(id(request))
+        if known is None:
+            known = rows[id(request)] = (request, [])
+        known[1].append(place.row)
+    for request, those in rows.values():
+        if len(those) == 1:
+            amounts[those[0], request.columns] += request.amounts
+        else:
+            np.add.at(amounts, (np.array(those)[:, np.newaxis], request.columns), request.amounts)
 
 
 def _problem_level(name: str, domain: Ints, real: int) -> DomainLevel:

@@ -16,6 +16,7 @@ Victims are judged chunk by chunk, each before it goes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 from gpusched_plugins.queues.fairshare.claimant import Claimant, Rights, keys_by_queue
 from gpusched_plugins.queues.fairshare.entitlement import (
@@ -321,14 +322,15 @@ class ReclaimRules:
         may claim from others. ``may_go`` judges by the actual victims.
         """
         leaf, view = claimant.queue, self._view
-        own = less(view.staying(leaf), view.not_preemptible(leaf))
+        # Only for levels above it, which are often not asked about.
+        own = cache(lambda: less(view.staying(leaf), view.not_preemptible(leaf)))
 
         def held(queue: str) -> Resources:
             now = view.staying(queue)
             if queue == leaf:
                 return now
-            fixed = view.not_preemptible(queue)
-            least = ((name, fixed.get(name) + own.get(name)) for name in names)
+            fixed, mine = view.not_preemptible(queue), own()
+            least = ((name, fixed.get(name) + mine.get(name)) for name in names)
             return Resources(tuple([(name, min(amount, now.get(name))) for name, amount in least]))
 
         return held
@@ -344,10 +346,8 @@ class ReclaimRules:
 
     def may_go(self, proposal: Proposal) -> Verdict:
         """Whether exactly these chunks may go for the claimant."""
-        claimant = proposal.claimant
-        path = self.path_of(claimant)
-        asked = proposal.requests
-        names = self._shares.deciding(asked)
+        claimant, asked = proposal.claimant, proposal.requests
+        path, names = self.path_of(claimant), self._shares.deciding(asked)
         if claimant.is_lasting:
             lasting = self._firm(path, asked, names)
             if lasting.refuses:
@@ -452,13 +452,13 @@ class ReclaimRules:
     ) -> bool:
         stated = False
         for level in chain:
-            holds = held(level)
+            says = self._shares.stated(level)
+            holds = held(level) if says else NOTHING
             for name in names:
-                deserved = self._shares.deserved(level, name)
-                if deserved is None:
+                if name not in says:
                     continue
                 stated = True
-                if holds.get(name) + asked.get(name) > deserved:
+                if holds.get(name) + asked.get(name) > says[name]:
                     return False
         return stated
 

@@ -163,7 +163,8 @@ class RunningGangs:
         }
         changed |= {key for key, length in lengths.items() if length != self.known[key].length_s}
         self._placed = placed
-        gone = [known for key in changed if (known := self._drop(key)) is not None]
+        there = (key for key in changed if key in self.known or key in self.others)
+        gone = [known for key in there if (known := self._drop(key)) is not None]
         more = []
         for key in sorted(changed):
             gang = placed.get(key)
