@@ -20,7 +20,6 @@ from gpusched.cache.gangs.equivalence import placement_key
 from gpusched.cache.gangs.gang import Gang
 from gpusched.session.allocate.member_rules.device_values import hold_options, matches_devices
 from gpusched.session.allocate.node_sets import NodeSet, candidate_node_sets
-from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.allocate.queue_order import in_queue_order
 from gpusched.session.backfill.reservation_guard import lacks_only_reserved_room, place_minimum
 from gpusched.session.framework.proposal import PREEMPT, RECLAIM, allowed_victims
@@ -44,8 +43,10 @@ from gpusched.session.preempt.claims.stability import ChainCheck
 from gpusched.session.preempt.claims.supposed_victims import SupposedVictims, supposed_victims
 from gpusched.session.preempt.eviction_trials import EvictionTrials
 from gpusched.session.preempt.preemption_messages import (
+    has_pod_rules,
     preemption_failed_message,
     preemption_in_progress_message,
+    told_reach,
 )
 from gpusched.session.preempt.role_victims import RoleVictimSearch
 from gpusched.session.preempt.victim_pool import VictimGroup, rank_of_loss
@@ -366,8 +367,7 @@ class Preemption:
     ) -> bool:
         """Evict the cheapest that a model finds, where models say all that counts for the gang."""
         accounts = self._chooser.loss_accounts(claimant, kind)
-        pod_sets = [(pod_set, len(pod_set.pods)) for pod_set in claimant.pod_sets]
-        if claimant.requests_gpu_share or has_inter_pod_rules(self._session, pod_sets):
+        if claimant.requests_gpu_share or has_pod_rules(self._session, claimant):
             return False
         accounts.renew_limits(claimant)
         gangs = self._chooser.allowed_victims(claimant, kind) if accounts.known else []
@@ -569,16 +569,14 @@ class Preemption:
     ) -> None:
         """Add to its message why no gang is evicted for it."""
         ask = self._session.outcomes.refusal(gang)
+        if unstable is None and taker is None:
+            reach = told_reach(self._session, gang, need, reach)
         if reach < 0 or ask is None or (self._rules.only_spare and need > 1):
             return  # members above a minimum ask for fewer next
         message = preemption_failed_message(
-            rules=self._rules,
-            need=need,
-            reach=reach,
-            unstable=unstable,
-            taker=taker,
+            self._rules, need=need, reach=reach, unstable=unstable, taker=taker,
             chains_from=self._may_chain_from(gang) if unstable is not None else inf,
-        )
+        )  # fmt: skip
         self._session.outcomes.extend_refusal(gang, message)
 
 

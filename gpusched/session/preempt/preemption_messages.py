@@ -8,6 +8,7 @@ from math import inf
 from gpusched.api.gang.eviction_record import evictions_text
 from gpusched.api.meta.identity import format_time
 from gpusched.cache.gangs.gang import Gang
+from gpusched.session.allocate.pod_by_pod import has_inter_pod_rules
 from gpusched.session.framework.proposal import RECLAIM
 from gpusched.session.framework.reasons import nodes_text, pods_text, shorten, truncate_message
 from gpusched.session.preempt.victim_selection import VictimRules
@@ -42,6 +43,19 @@ def repeats_message(count: EvictionCount) -> str:
         )
     told = evictions_text(count.newest, count.window_s)
     return truncate_message(f"{told}{cycle}; minRuntime of the gang or of its queue protects it")
+
+
+def has_pod_rules(session: Session, claimant: Gang) -> bool:
+    """Whether a member of a gang that waits has a rule about other pods, or is meant by one of others."""
+    return has_inter_pod_rules(session, [(each, len(each.pods)) for each in claimant.pod_sets])
+
+
+def told_reach(session: Session, claimant: Gang, need: int, reach: int) -> int:
+    """How many members would have found room without victims, as a gang may be told; -1 where amounts alone say it.
+
+    Rules about other pods are not counted then: pods that stay may forbid what all that leave give room for.
+    """
+    return -1 if reach >= need and has_pod_rules(session, claimant) else reach
 
 
 def preemption_failed_message(

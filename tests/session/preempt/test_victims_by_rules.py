@@ -84,6 +84,8 @@ def test_nobody_leaves_where_the_rule_would_still_be_broken(given):
     c.gang("g", pods=1, gpus=1, priority=9, **AWAY)
     c.when.one_session()
     assert c.then.evicted() == []
+    assert "pod anti-affinity" in c.then.why("g")
+    assert "would leave the room" not in c.then.why("g")
 
 
 def test_a_queue_claims_its_due_from_who_is_in_the_way(given):

@@ -330,8 +330,9 @@ def _needs(evidence: GangObjects, minimum: int) -> list[str]:
         return [together]
     sentences = []
     for (amounts, claims), count in asked.most_common():
-        each = ", ".join(filter(None, (amounts, claims))) or "nothing that is counted"
-        sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} with {each} each")
+        asked_each = ", ".join(filter(None, (amounts, claims)))
+        what = f"with {asked_each} each" if asked_each else "without requests"
+        sentences.append(f"{count} waiting pod{'s' if count != 1 else ''} {what}")
     return [together, *sentences]
 
 
