@@ -468,9 +468,6 @@ class SessionCycle:
             rules.guard.begin_session()
             if solver is not None:
                 solver.budget_s = placement.time_budget_s
-                if placement.solver == "cpsat":
-                    with self.faults.contain("solver"):
-                        solver.start_early()
             last = start
 
             def ended(action: str) -> None:
@@ -492,6 +489,9 @@ class SessionCycle:
                 began=mark.mark_stage if mark is not None else _no_crash_mark,
                 incremental=rules.config.cycle.incremental,
             )
+            if solver is not None and placement.solver == "cpsat":
+                with self.faults.contain("solver"):
+                    solver.start_in_a_lull(binding=decision.plan.binds or self._binder.queued)
             with self.faults.contain("GPU metrics"):
                 if not decision.ended_early:
                     self.gpu_gauges.measure_gpus(decision.snapshot, rules.session_cache)

@@ -117,6 +117,18 @@ class SolverProcess:
         if not self._closed and self._pipe is None and self._monotonic() >= self._losses.until:
             self._try_to_start()
 
+    def start_in_a_lull(self, *, binding: object) -> None:
+        """The same where no pod is being bound.
+
+        Loading the solver takes a processor for a third of a second, and the API server needs it for bindings where there are
+        few. A search that comes before starts the process itself.
+
+        Args:
+            binding: true while pods are bound, or are about to be.
+        """
+        if not binding:
+            self.start_early()
+
     def __call__(self, job: SearchJob) -> object:
         """The answer of ``job.run()``, run in the process.
 

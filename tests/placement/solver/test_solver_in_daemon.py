@@ -246,3 +246,16 @@ def test_a_gang_is_placed_by_the_process_and_without_it(tmp_path, monkeypatch, c
     with caplog.at_level(logging.ERROR, logger="gpusched"):
         run_daemon(tmp_path, scenario, "cycle: {maxPeriod: 100ms}\nplacement: {timeBudget: 10s}\n")
     assert "could not be started: it ended with status 7" in caplog.text
+
+
+def test_the_process_is_started_when_no_pod_is_bound(tmp_path):
+    """What loading it takes of the processors is left to the API server while a burst is bound."""
+    seen = []
+
+    async def scenario(app, running, client):
+        app.on_plan.append(lambda plan: seen.append((bool(plan.binds), app.cycle._solver.pid)))
+        client.create("nodes", node(0))
+        await until(lambda: app.cycle is not None and app.cycle._solver.pid, running)
+
+    run_daemon(tmp_path, scenario, "cycle: {maxPeriod: 100ms}\n")
+    assert [pid for binds, pid in seen if binds] == [0]

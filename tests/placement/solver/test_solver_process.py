@@ -134,6 +134,16 @@ def test_an_idle_process_that_was_killed_is_replaced(bench):
     assert bench.metric('gpusched_solver_restarts_total{reason="crash"}') == "1.0"
 
 
+def test_a_search_beside_bindings_starts_the_process_itself(bench):
+    """It is loaded ahead only where nothing is bound, and nobody waits for that."""
+    bench.solver.start_in_a_lull(binding=64)
+    assert bench.solver.pid == 0
+    assert bench.solver(bench.jobs.Sum((1, 2))) == 3
+    before = bench.solver.pid
+    bench.solver.start_in_a_lull(binding=0)
+    assert bench.solver.pid == before
+
+
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="no such bound elsewhere")
 def test_a_search_that_eats_memory_ends_itself(bench, monkeypatch):
     """Long before the machine has none left."""
