@@ -21,8 +21,8 @@ from gpusched.session.start.lone_pods import LonePods
 from gpusched.session.state.session import Session
 from gpusched.session.state.statement import Statement
 
-_OF_NO_ROOM: Final = frozenset({Reason.USER_LIMIT, Reason.BUDGET_EXHAUSTED})
-"""Reasons of a gang's own user or budget: room that others could use is not kept for it."""
+_OF_NO_ROOM: Final = frozenset({Reason.USER_LIMIT, Reason.BUDGET_EXHAUSTED, Reason.QUOTA_EXCEEDED})
+"""Reasons of a gang's own user, budget or size: room that others could use is not kept for it."""
 _LACKING_ROOM: Final = frozenset(
     {Reason.INSUFFICIENT_RESOURCES, Reason.NO_FEASIBLE_NODE, Reason.RESERVED}
 )

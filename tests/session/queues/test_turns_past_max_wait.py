@@ -99,3 +99,24 @@ def test_an_argument_leaves_its_turn_to_fair_shares():
     c = crowd(Given(config=config), waited=61)
     c.when.carried_out()
     assert "patient" not in c.then.started()
+
+
+@pytest.mark.parametrize("above", [False, True])
+def test_no_room_is_held_for_one_that_is_larger_than_its_queue_may_get(given, above):
+    """It can never start: in its turn it keeps nobody from the nodes, however long it has waited."""
+    cap = {"limits": {"capability": {entities.GPU: 5}}}
+    for n in range(2):
+        given.node(f"n{n}", gpus=4)
+    given.queue("top", **(cap if above else {})).queue("bronze")
+    given.queue("gold", parent="top", max_wait_ns=MINUTE_NS, **({} if above else cap))
+    runs(given, "long", "n0", queue="bronze")
+    given.gang("never", pods=6, gpus=1, queue="gold")
+    given.now += 200.0
+    given.when.carried_out()
+    given.gang("small", pods=4, gpus=1, queue="bronze")
+    given.now += 1.0
+    given.when.carried_out()
+    assert given.then.started() == ["small"]
+    assert given.then.why("never") == (
+        f"needs 6 nvidia.com/gpu; queue {'top' if above else 'gold'} never gets more than its capability of 5"
+    )
