@@ -18,7 +18,12 @@ from gpusched.lab.recordings.replay import replay_decision
 
 DECISIONS = sorted(Path(__file__).with_name("0.1.0").glob("decisions/*.decision.gz"))
 CLOCK = SystemClock()
+_MINIMUM_OF_ONE = "needs 1 pod together; 0 pods can run -> no, NotEnoughMembers: needs 1 pod; 0"
+"""One pod is not told to be together with others."""
 TOLD_SINCE = {
+    "affinity-between-pods": (_MINIMUM_OF_ONE,),
+    "moves-for-another": (_MINIMUM_OF_ONE,),
+    "room-of-a-moved-gang": (_MINIMUM_OF_ONE,),
     # Members of a gang without a PodGroup now carry since when it lacks others.
     "stale-gang": ("gangs[0].lost_members", "gangs[0].told_members"),
     # Unlike pods that find no place beside each other are told how many GPUs they need together.
@@ -31,7 +36,10 @@ TOLD_SINCE = {
         "PodGroup/default/g019: scheduled: no, PreemptionInProgress",
         "PodGroup/default/g019: victims: default/g004-0-0 -> nothing",
         "PodGroup/default/g024: ",
-        "queue b: inqueue: 9 -> 10",
+        _MINIMUM_OF_ONE,
+        # Gangs that wait for quota are counted as not admitted, as each of them is told.
+        "queue b: inqueue: 9 -> 2",
+        "queue b: pending: 0 -> 8",
     ),
     # Nodes that are too small even when empty are told apart from those that are full.
     # Queues that are frozen are not named to those who look for one.
