@@ -40,6 +40,8 @@ TOLD_SINCE = {
         # Gangs that wait for quota are counted as not admitted, as each of them is told.
         "queue b: inqueue: 9 -> 2",
         "queue b: pending: 0 -> 8",
+        # Gangs that are larger than their queue may ever get have no place in line.
+        ": position: ",
     ),
     # Nodes that are too small even when empty are told apart from those that are full.
     # Queues that are frozen are not named to those who look for one.
