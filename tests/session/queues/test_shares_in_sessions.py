@@ -44,10 +44,10 @@ def test_a_guarantee_stays_free(given):
     c.when.one_session()
     assert c.then.started() == []
     assert (c.then.reason("g"), c.then.why("g")) == (
-        "WaitingForQuota",
+        "QuotaExceeded",
         (
-            "needs 1 nvidia.com/gpu; of the 8 of queue root, 0 are held and 8 are kept free, the most "
-            "for the guarantee of queue q1"
+            "needs 1 nvidia.com/gpu; of the 8 of queue root, 8 are guaranteed to others, the most to "
+            "queue q1"
         ),
     )
     c.gang("mine", pods=8, gpus=1, queue="q1")
